@@ -1,0 +1,40 @@
+/* conf/process.h - penstock.json: this process (listeners, TLS, admin, workers, state folder).
+ *
+ * Owns:      its strings, in its arena.
+ * Called by: the verbs up, gateway, relay.
+ * Lifetime:  process_conf_load .. process_conf_fini.
+ * Thread:    main, before the workers start; read-only after.
+ */
+#ifndef CONF_PROCESS_H
+#define CONF_PROCESS_H
+
+#include "base/arena.h"
+#include "conf/generation.h"
+
+struct listener_conf {
+    const char *address;
+    const char *cert, *key, *client_ca; /* empty: cleartext */
+};
+
+struct process_conf {
+    struct arena arena;
+    struct listener_conf *listeners;
+    size_t n_listeners;
+    const char *admin;    /* address; default 127.0.0.1:7080; "" = none */
+    const char *state;    /* folder; default "state" */
+    const char *models;   /* config folder that `up` loads at start and with --watch follows */
+    uint32_t workers;     /* 0: one per core */
+    const char *engine;   /* h2 engine name */
+    const char *log_level;
+    uint32_t drain_s;         /* SIGTERM: how long running calls may take; default 30 */
+    uint32_t max_streams;     /* per client connection; default 1000 */
+    uint32_t max_connections; /* per process; default 20000 */
+    uint32_t memory_mib;      /* budget of one worker */
+};
+
+void process_conf_default(struct process_conf *c);
+/* 0, or -EINVAL / -errno with problems filled. */
+int process_conf_load(struct process_conf *c, const char *file, struct conf_problems *problems);
+void process_conf_fini(struct process_conf *c);
+
+#endif

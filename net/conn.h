@@ -1,0 +1,65 @@
+/* net/conn.h - an HTTP/2 connection over TCP, UNIX socket or TLS: socket, engine, output queue.
+ *
+ * Owns:      the socket, its struct h2, the output queue.
+ * Called by: gateway/session (accepted ones), net/pool (dialled ones), gRPC client and server.
+ * Lifetime:  conn_accept / conn_dial .. on_closed; the conn frees itself after on_closed returned
+ *            (in this turn's reaping). conn_close asks for that.
+ * Thread:    its loop's.
+ */
+#ifndef NET_CONN_H
+#define NET_CONN_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "net/h2.h"
+#include "net/loop.h"
+
+/* "127.0.0.1:80", "[::1]:80", "host:80", "unix:/path" */
+struct net_addr {
+    struct sockaddr_storage sa;
+    socklen_t sa_len;
+    char text[128];
+};
+/* Resolves names (blocking: never on a worker). -EINVAL with err that names the rule. */
+int net_addr_parse(struct net_addr *ret_addr, const char *text, struct err *err);
+/* Bound, listening, non-blocking socket or -errno. reuse_port: one of several listeners. */
+int net_listen(const struct net_addr *addr, bool reuse_port, struct err *err);
+void net_addr_of_socket(int fd, struct net_addr *ret_addr); /* getsockname, for port 0 */
+
+struct tls_ctx; /* net/tls.h */
+struct conn;
+
+struct conn_ops {
+    struct h2_events h2; /* user of every event is the conn's user; on_dirty is conn's own: leave NULL */
+    void (*on_ready)(void *user);                          /* connected (TLS done): may open streams */
+    void (*on_closed)(void *user, const char *why); /* exactly once, after every stream's on_close */
+};
+
+struct conn_conf {
+    const struct h2_engine *engine; /* NULL: h2_engine_session */
+    struct h2_limits limits;
+    struct tls_ctx *tls;         /* NULL: cleartext, prior knowledge */
+    uint64_t connect_timeout_us; /* dial and TLS handshake */
+    uint64_t ping_after_us;      /* open streams and silence this long: PING; 0: never */
+    uint64_t ping_timeout_us;    /* no answer to it: the connection is dead */
+};
+void conn_conf_default(struct conn_conf *c);
+
+/* fd: accepted, non-blocking; owned from here. */
+struct conn *conn_accept(struct loop *l, int fd, const struct conn_conf *conf,
+                         const struct conn_ops *ops, void *user);
+struct conn *conn_dial(struct loop *l, const struct net_addr *addr, const struct conn_conf *conf,
+                       const struct conn_ops *ops, void *user);
+struct h2 *conn_h2(struct conn *c);
+bool conn_is_ready(const struct conn *c);
+const char *conn_peer(const struct conn *c); /* address text */
+/* Graceful: GOAWAY notice, one PING round trip (or 1 s), GOAWAY, then closed when the last stream
+ * ends. */
+void conn_drain(struct conn *c);
+void conn_close(struct conn *c, const char *why); /* now; on_closed follows in this turn */
+size_t conn_out_bytes(const struct conn *c);      /* waiting for the socket */
+
+#endif

@@ -1,0 +1,154 @@
+/* net/h2.h - one HTTP/2 connection, either role: bytes in -> events, calls -> bytes out.
+ *
+ * The only interface to HTTP/2. An engine is an ops table behind it: `session` stands on
+ * nghttp2_session (net/h2_session.c) and is the reference.
+ *
+ * Owns:      its streams; a struct h2_stream is valid from h2_open / the first on_headers until its
+ *            on_close returned.
+ * Called by: net/conn.c (h2_recv, h2_flush); the relay, the gRPC client and server (the rest).
+ * Lifetime:  h2_new .. h2_free. h2_free calls on_close(H2_CANCEL) for each stream still open.
+ * Thread:    one.
+ * Source:    RFC 9113, RFC 7541.
+ *
+ * Invariants:
+ *  - Calls that make output (h2_send_*, h2_reset, ...) may be made inside an event: they only queue.
+ *    Output leaves in h2_flush, which is never called from inside an event.
+ *  - on_close comes exactly once per stream, and is the last event of that stream.
+ *  - Connection-level credit is returned on receipt; stream-level credit only by h2_consume. So a
+ *    stream that nobody forwards holds at most limits.stream_window bytes.
+ *  - Bytes given to h2_send_data wait in the stream until the peer's windows and the connection's
+ *    room allow; on_sent says when they have moved to the output.
+ */
+#ifndef NET_H2_H
+#define NET_H2_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "net/slab.h"
+
+struct h2;
+struct h2_stream;
+
+enum h2_role { H2_SERVER = 0, H2_CLIENT };
+enum h2_block { H2_REQUEST = 0, H2_RESPONSE, H2_INFORMATIONAL, H2_TRAILERS };
+
+/* RFC 9113 section 7 */
+enum h2_code {
+    H2_NO_ERROR = 0x0,
+    H2_PROTOCOL_ERROR = 0x1,
+    H2_INTERNAL_ERROR = 0x2,
+    H2_FLOW_CONTROL_ERROR = 0x3,
+    H2_SETTINGS_TIMEOUT = 0x4,
+    H2_STREAM_CLOSED = 0x5,
+    H2_FRAME_SIZE_ERROR = 0x6,
+    H2_REFUSED_STREAM = 0x7,
+    H2_CANCEL = 0x8,
+    H2_COMPRESSION_ERROR = 0x9,
+    H2_CONNECT_ERROR = 0xa,
+    H2_ENHANCE_YOUR_CALM = 0xb,
+    H2_INADEQUATE_SECURITY = 0xc,
+    H2_HTTP_1_1_REQUIRED = 0xd,
+};
+const char *h2_code_name(uint32_t code); /* "CANCEL"; "?" for an unknown one */
+
+/* The value came as (or shall leave as) a literal that enters no HPACK table: high-entropy ones. */
+#define H2_FIELD_NO_INDEX 1u
+
+/* Not NUL-terminated. In events: valid until the event returns. In calls: copied. */
+struct h2_field {
+    const char *name;
+    const char *value;
+    uint32_t name_len;
+    uint32_t value_len;
+    uint32_t flags;
+};
+#define H2_FIELD(n, v)                                                                             \
+    ((struct h2_field){.name = (n),                                                                \
+                       .value = (v),                                                               \
+                       .name_len = (uint32_t)(sizeof(n) - 1),                                      \
+                       .value_len = (uint32_t)(sizeof(v) - 1)})
+
+/* What we announce to, and allow, the peer. h2_limits_default fills it. */
+struct h2_limits {
+    uint32_t max_concurrent_streams; /* server: announced and enforced */
+    uint32_t stream_window;          /* bytes; SETTINGS_INITIAL_WINDOW_SIZE */
+    uint32_t conn_window;            /* bytes */
+    uint32_t max_frame_bytes;        /* 16384 .. 2^24-1 */
+    uint32_t max_header_bytes;       /* of a block: name + value + 32 each, RFC 9113 6.5.2 */
+    uint32_t max_header_fields;
+};
+void h2_limits_default(struct h2_limits *l);
+
+struct h2_events {
+    /* A header block is complete. end: END_STREAM was on it. H2_INFORMATIONAL blocks (1xx) come
+     * before H2_RESPONSE. */
+    void (*on_headers)(void *user, struct h2_stream *s, enum h2_block kind,
+                       const struct h2_field *fields, size_t n, bool end);
+    /* Payload without padding; [p, p+len) lies in slab (take slab_ref to keep it). len may be 0 with
+     * end. The receiver owes h2_consume(s, len) when it has passed the bytes on or dropped them. */
+    void (*on_data)(void *user, struct h2_stream *s, struct slab *slab, const uint8_t *p, size_t len,
+                    bool end);
+    /* bytes of h2_send_data have moved into the connection's output. */
+    void (*on_sent)(void *user, struct h2_stream *s, size_t bytes);
+    /* The stream is over: H2_NO_ERROR when both halves ended (or RST NO_ERROR), else the code of the
+     * RST_STREAM seen or sent, H2_REFUSED_STREAM also for one above a GOAWAY's last id or never
+     * sent (safe to repeat elsewhere), H2_CONNECT_ERROR when the connection died. by_peer: the peer
+     * reset it (or the connection died); false: we did. */
+    void (*on_close)(void *user, struct h2_stream *s, uint32_t code, bool by_peer);
+    void (*on_goaway)(void *user, uint32_t last_stream_id, uint32_t code, const uint8_t *debug,
+                      size_t debug_len);
+    void (*on_settings)(void *user); /* the peer's limits changed; see h2_peer_max_streams */
+    void (*on_ping_ack)(void *user, uint64_t opaque);
+    void (*on_dirty)(void *user); /* there is output: flush me at the end of this turn */
+};
+
+struct h2_engine; /* ops table */
+extern const struct h2_engine h2_engine_session;
+const struct h2_engine *h2_engine_find(const char *name); /* NULL: unknown */
+
+struct h2 *h2_new(const struct h2_engine *engine, enum h2_role role, const struct h2_limits *limits,
+                  const struct h2_events *events, void *user, struct slab_pool *pool);
+struct h2 *h2_free(struct h2 *h); /* returns NULL */
+
+/* Feed bytes that lie in slab. 0, or -EPROTO with err filled: flush (a GOAWAY is queued), then close. */
+int h2_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, struct err *err);
+/* The transport is gone: every stream ends with on_close(H2_CONNECT_ERROR, by_peer). */
+void h2_lost(struct h2 *h);
+/* Append output to out until it holds about high_water bytes. Control frames always go. */
+void h2_flush(struct h2 *h, struct outq *out, size_t high_water);
+bool h2_wants_flush(const struct h2 *h); /* something could go out if there were room */
+bool h2_is_done(const struct h2 *h);     /* nothing more will come or go: close the transport */
+
+/* Client: open a stream. NULL when h2_can_open is false. user is set before any event. */
+struct h2_stream *h2_open(struct h2 *h, const struct h2_field *fields, size_t n, bool end,
+                          void *user);
+bool h2_can_open(const struct h2 *h); /* under the peer's limit, no GOAWAY, ids left */
+uint32_t h2_peer_max_streams(const struct h2 *h); /* 100 until its SETTINGS came; then UINT32_MAX if it names none */
+bool h2_settings_seen(const struct h2 *h);
+uint32_t h2_n_streams(const struct h2 *h);
+
+/* Response headers, or trailers (kind H2_TRAILERS, end true): trailers wait behind queued data. */
+void h2_send_headers(struct h2_stream *s, enum h2_block kind, const struct h2_field *fields, size_t n,
+                     bool end);
+/* slab: holder of p (a reference is taken), or NULL: the bytes are copied. len 0 with end is fine. */
+void h2_send_data(struct h2_stream *s, struct slab *slab, const uint8_t *p, size_t len, bool end);
+size_t h2_stream_queued(const struct h2_stream *s); /* bytes not yet in the output */
+void h2_consume(struct h2_stream *s, size_t bytes); /* returns stream-level credit */
+/* H2_NO_ERROR after our END_STREAM was queued: leaves after it ("stop uploading", RFC 9113 8.1).
+ * Any other code drops what is queued and leaves at once. on_close follows, not from inside. */
+void h2_reset(struct h2_stream *s, uint32_t code);
+
+uint32_t h2_stream_id(const struct h2_stream *s); /* 0 while a client's HEADERS have not left */
+void *h2_stream_user(const struct h2_stream *s);
+void h2_stream_set_user(struct h2_stream *s, void *user);
+struct h2 *h2_stream_h2(const struct h2_stream *s);
+
+/* Two-step shutdown of RFC 9113 6.8: notice (last id 2^31-1), then final (the real last id). */
+void h2_goaway_notice(struct h2 *h);
+void h2_goaway(struct h2 *h, uint32_t code, const char *debug);
+void h2_ping(struct h2 *h, uint64_t opaque);
+
+#endif

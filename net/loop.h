@@ -1,0 +1,61 @@
+/* net/loop.h - one thread's event loop: time, timers, what is dirty, what is dead.
+ *
+ * Owns:      the ev_loop, the slab pool, the timer heap, the dirty and dead lists.
+ * Called by: everything that runs on that thread.
+ * Lifetime:  loop_init .. loop_fini, both on the thread that runs it (or before it runs).
+ * Thread:    one; other threads reach it by mbox_post(&loop->mbox, ...).
+ *
+ * A turn: readiness events -> parse and forward into queues -> ev_prepare: flush every dirty
+ * connection once, reap the dead -> block.
+ */
+#ifndef NET_LOOP_H
+#define NET_LOOP_H
+
+#include <ev.h>
+#include <stdint.h>
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/mbox.h"
+#include "net/slab.h"
+
+struct loop {
+    struct ev_loop *ev; /* epoll back end */
+    ev_prepare prepare;
+    ev_timer tick; /* armed for the heap's minimum */
+    struct heap timers;
+    struct list dirty; /* struct dirty */
+    struct list dead;  /* struct dead */
+    struct slab_pool slabs;
+    struct mbox mbox;
+    uint64_t now_us; /* CLOCK_MONOTONIC, taken once per turn */
+};
+
+void loop_init(struct loop *l, void *mbox_arg);
+void loop_fini(struct loop *l);
+void loop_run(struct loop *l);  /* until loop_stop */
+void loop_stop(struct loop *l); /* on its thread */
+
+/* A timer: fires once, on the loop's thread. */
+struct timer {
+    struct heap_node node;
+    void (*fire)(struct timer *t);
+};
+void timer_start(struct loop *l, struct timer *t, uint64_t at_us); /* moves it when running */
+void timer_stop(struct loop *l, struct timer *t);                  /* safe when not running */
+
+/* Flushed once in this turn's ev_prepare. */
+struct dirty {
+    struct list node;
+    void (*flush)(struct dirty *d);
+};
+void loop_mark_dirty(struct loop *l, struct dirty *d); /* idempotent within a turn */
+
+/* Freed in this turn's ev_prepare, after the flushes: never inside its own callback. */
+struct dead {
+    struct list node;
+    void (*reap)(struct dead *d);
+};
+void loop_bury(struct loop *l, struct dead *d);
+
+#endif

@@ -1,0 +1,62 @@
+/* net/slab.h - reference-counted read buffers, and the queue of what leaves.
+ *
+ * Owns:      slab_pool: free slabs of one worker. A slab lives while anyone holds a reference.
+ * Called by: conn (reads into slabs), h2 engines and the relay (hold payload by reference).
+ * Lifetime:  slab_get .. last slab_unref; a slab may not outlive its pool.
+ * Thread:    one pool per worker; counts are not atomic.
+ */
+#ifndef NET_SLAB_H
+#define NET_SLAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/list.h"
+
+struct slab {
+    struct slab_pool *pool;
+    struct list node; /* on the pool's free list */
+    uint32_t refs;
+    uint32_t cap;
+    uint8_t data[];
+};
+
+struct slab_pool {
+    struct list free_lists[2]; /* small, large */
+    size_t n_free[2];
+    size_t pinned_bytes; /* in slabs that are out; the worker's memory account */
+};
+
+#define SLAB_SMALL_BYTES (16u * 1024)
+#define SLAB_LARGE_BYTES (256u * 1024)
+
+void slab_pool_init(struct slab_pool *pool);
+void slab_pool_fini(struct slab_pool *pool); /* every slab must be back */
+struct slab *slab_get(struct slab_pool *pool, size_t bytes); /* rounded up to a class */
+struct slab *slab_ref(struct slab *s);
+void slab_unref(struct slab *s); /* NULL is fine */
+
+/* Output of one connection: an ordered queue of segments, small ones copied into a tail slab,
+ * larger ones held by reference. */
+struct outq {
+    struct slab_pool *pool;
+    struct out_seg *segs; /* ring */
+    uint32_t head, n, cap;
+    size_t bytes;
+    struct slab *tail; /* where copies go */
+    uint32_t tail_used;
+};
+
+#define OUTQ_COPY_BELOW 2048u /* a smaller payload must not pin a large slab */
+
+void outq_init(struct outq *q, struct slab_pool *pool);
+void outq_fini(struct outq *q);
+void outq_copy(struct outq *q, const void *p, size_t len);
+/* p lies in owner's data; takes a reference (or copies when short). */
+void outq_ref(struct outq *q, struct slab *owner, const uint8_t *p, size_t len);
+int outq_iov(const struct outq *q, struct iovec *iov, int max);
+void outq_sent(struct outq *q, size_t bytes);
+
+#endif
