@@ -1,0 +1,167 @@
+/* placer/job.h - batch jobs: what they ask for, and the state machine that runs them.
+ *
+ * A job has tasks (ps, worker, ...). With gang they start together or not at all, and when one
+ * fails all are stopped and the whole gang is tried again. Per queue: higher priority first, then
+ * first in, first out; the first of a queue that has no room keeps the rest of its queue waiting,
+ * so a large gang is never overtaken for ever. Among queues the one with the least GPU in use per
+ * weight goes first.
+ *
+ * Owns:      job_book: all jobs, live and ended, and their placements.
+ * Called by: the controller: submit and cancel for operators, job_book_step after every change and
+ *            at job_book_next_us, job_on_* from driver events.
+ * Lifetime:  job_book_new .. job_book_free. A job lives until job_book_forget or its book ends.
+ * Thread:    one; no clock, no I/O: effects go through struct job_effects.
+ */
+#ifndef PLACER_JOB_H
+#define PLACER_JOB_H
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "conf/generation.h"
+#include "placer/plan.h"
+
+enum job_state {
+    JOB_QUEUED = 0, /* behind others of its queue */
+    JOB_WAITING,    /* first of its queue, the placer has no room: job->why */
+    JOB_STARTING,   /* placed; not every task runs yet */
+    JOB_RUNNING,
+    JOB_STOPPING, /* a task failed, or it was cancelled: the others are being ended */
+    JOB_RETRYING, /* holds nothing until the back-off ends */
+    JOB_SUCCEEDED,
+    JOB_FAILED,
+    JOB_CANCELLED,
+    JOB_N_STATES
+};
+enum task_state {
+    TASK_PENDING = 0,
+    TASK_STARTING,
+    TASK_RUNNING,
+    TASK_STOPPING,
+    TASK_SUCCEEDED,
+    TASK_FAILED,
+    TASK_STOPPED, /* ended by us */
+    TASK_N_STATES
+};
+const char *job_state_name(enum job_state s);
+const char *task_state_name(enum task_state s);
+bool job_state_is_final(enum job_state s);
+
+/* One kind of task out of a job file: `count` tasks alike. */
+struct env_pair; /* placer/driver.h */
+
+struct role_spec {
+    const char *role; /* "worker" */
+    uint32_t count;
+    const char **command;
+    size_t n_command;
+    struct env_pair *env; /* "env": {NAME: value} */
+    size_t n_env;
+    uint32_t cpu_milli, memory_mib;
+    struct gpu_conf gpu;
+    bool
+        service; /* does not end by itself: stopped when the others have succeeded. Default: "ps" */
+};
+/* What job_file_load made of a job file; all in one arena. */
+struct job_spec {
+    struct arena arena;
+    const char *name;
+    const char *queue;
+    int32_t priority;
+    bool gang;
+    uint32_t retries;
+    uint32_t backoff_ms; /* before the first retry; doubles, at most 60 s */
+    uint32_t grace_ms;   /* from SIGTERM to SIGKILL */
+    struct role_spec *roles;
+    size_t n_roles;
+    const char *json; /* as it was submitted, for `show` and the store */
+};
+/* From JSON text (penstock jobs submit, POST /v1/jobs). file: for messages. NULL: problems has all
+ * of it. */
+struct job_spec *job_file_load(const char *file, const char *json, size_t len,
+                               struct conf_problems *problems);
+struct job_spec *job_spec_free(struct job_spec *spec); /* returns NULL */
+
+struct job_task {
+    struct job *job;
+    const struct role_spec *role;
+    uint32_t index; /* within its role */
+    uint32_t rank;  /* within the job: 0 .. n_tasks - 1, in file order */
+    char *name;     /* "worker-0" */
+    char *id;       /* unit id, new for each try: "train-digits/worker-0" + "~2" for the second */
+    char *log;      /* log name, the same for each try */
+    enum task_state state;
+    bool placed;
+    struct plan_placement placement;
+    char address[280]; /* filled by effects->prepare */
+    int pid;
+    int status;    /* last exit status, or -signal */
+    char text[96]; /* last end, for people */
+    uint64_t started_us, ended_us;
+};
+
+struct job {
+    struct list node; /* in the book, in order of submission */
+    uint64_t number;  /* rises with each submit; "job 17" */
+    struct job_spec *spec;
+    enum job_state state;
+    struct job_task *tasks;
+    size_t n_tasks;
+    uint32_t tries; /* starts so far */
+    uint32_t failures;
+    bool cancelled;                              /* STOPPING leads to CANCELLED */
+    uint64_t submitted_us, started_us, ended_us; /* of the last start; 0: not yet */
+    uint64_t first_started_us;                   /* minus submitted_us = the wait for cards */
+    uint64_t retry_us;                           /* RETRYING: until then */
+    char why[600]; /* why it is where it is: the placer's words, the failed task's end */
+};
+
+/* What the book wants done; the shell turns these into driver calls. */
+struct job_effects {
+    void *arg;
+    /* All tasks of a start are placed: give each an address (task->address). 0 or -errno. */
+    int (*prepare)(void *arg, struct job_task *task, struct err *err);
+    /* Start one. 0: exactly one job_on_exited or job_on_failed follows. */
+    int (*start)(void *arg, struct job_task *task, struct err *err);
+    void (*stop)(void *arg, struct job_task *task, uint64_t grace_us);
+    /* After each change of state, for the store, the log and those who wait. NULL: nobody. */
+    void (*changed)(void *arg, struct job *job);
+};
+
+struct job_book;
+struct job_book *job_book_new(struct cluster_view *view, const struct job_effects *effects);
+struct job_book *job_book_free(struct job_book *book); /* stops nothing; returns NULL */
+/* Queues of the generation (weights, caps); a job's queue that is not there gets weight 1. Copied.
+ */
+void job_book_set_queues(struct job_book *book, const struct queue_conf *queues, size_t n_queues);
+
+enum job_outcome {
+    JOB_OK = 0,
+    JOB_E_EXISTS,  /* a job of this name has not ended */
+    JOB_E_UNKNOWN, /* no such job */
+    JOB_E_ENDED,   /* it has ended already */
+    JOB_E_FULL,    /* JOB_BOOK_MAX jobs that have not ended */
+};
+#define JOB_BOOK_MAX   10000 /* jobs alive at once */
+#define JOB_ENDED_KEPT 200   /* ended ones kept for `list`; the oldest are forgotten */
+/* Takes spec over when it returns JOB_OK. Call job_book_step after it. */
+enum job_outcome job_submit(struct job_book *book, struct job_spec *spec, uint64_t now_us,
+                            struct job **ret_job);
+enum job_outcome job_cancel(struct job_book *book, const char *name, uint64_t now_us);
+struct job *job_find(const struct job_book *book, const char *name); /* the newest of that name */
+
+/* Place what can be placed, in order. Cheap when nothing changed. Jobs that wait for cards are
+ * looked at again at each call. */
+void job_book_step(struct job_book *book, uint64_t now_us);
+/* When step has something to do by itself (a back-off ends); UINT64_MAX: never. */
+uint64_t job_book_next_us(const struct job_book *book);
+
+/* From driver events; an id that is not (or no longer) a task of the book is ignored: false. Call
+ * job_book_step after them. */
+bool job_on_started(struct job_book *book, const char *id, int pid, uint64_t now_us);
+bool job_on_exited(struct job_book *book, const char *id, int status, uint64_t now_us);
+bool job_on_failed(struct job_book *book, const char *id, const char *text, uint64_t now_us);
+
+typedef void (*job_each_fn)(void *arg, struct job *job);
+void job_book_each(struct job_book *book, job_each_fn fn, void *arg); /* in order of submission */
+
+#endif
