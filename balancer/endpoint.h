@@ -1,0 +1,106 @@
+/* balancer/endpoint.h - one replica as one worker sees it: calls in flight and passive health.
+ *
+ * An endpoint is an address; a member is that endpoint's place in one cluster (a model version). A
+ * server that holds many versions is one endpoint and a member of each of their clusters, so that
+ * its load is counted once while its health is known per version: Triton can be ready for one
+ * version and not for the next.
+ *
+ * Owns:      the counts and the ejection state. The `pool` slot is the worker's.
+ * Called by: cluster_pick begins a call at a member; gateway/attempt.c ends it with member_done.
+ * Lifetime:  made and freed by balancer_apply and member_done (balancer/cluster.h): both stay until
+ *            no snapshot names them and their last call has ended.
+ * Thread:    one worker's; no locks, no I/O, no clock.
+ *
+ * Invariants:
+ *  - endpoint.in_flight is the sum of in_flight over its members.
+ *  - A member that is out (ejected, stopping, quarantined) is so until out_until_us. It comes back
+ * on trial: one call at a time until one succeeds.
+ *  - Ejection never takes the last usable member of a cluster.
+ */
+#ifndef BALANCER_ENDPOINT_H
+#define BALANCER_ENDPOINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "conf/snapshot.h"
+
+/* How a call at a replica ended, as far as it says something about the replica. */
+enum outcome {
+    OUTCOME_OK = 0,       /* it answered; its caller's own mistakes (INVALID_ARGUMENT) too */
+    OUTCOME_SERVER_ERROR, /* INTERNAL, UNKNOWN, DATA_LOSS, DEADLINE_EXCEEDED: may be one bad client
+                           */
+    OUTCOME_CONNECT_FAILED, /* no connection: the call never left */
+    OUTCOME_LOST,           /* the connection died, or the stream was reset, under the call */
+    OUTCOME_REFUSED,        /* REFUSED_STREAM or above a GOAWAY: never processed, nobody's fault */
+    OUTCOME_UNAVAILABLE,    /* grpc-status 14 without a reason that we know */
+    OUTCOME_FULL,           /* its own queue is full: healthy, and retries make it worse */
+    OUTCOME_STOPPING,       /* says that it shuts down */
+    OUTCOME_NOT_READY,      /* says that this model or version is not (yet, or no longer) loaded */
+    OUTCOME_UNKNOWN_MODEL,  /* NOT_FOUND for a version that the catalogue says it has */
+    OUTCOME_CANCELLED,      /* we ended it: says nothing */
+    OUTCOME_N
+};
+const char *outcome_name(enum outcome o); /* "connect_failed", for logs and metric labels */
+
+/* What a replica's final status says. grpc_status 0..16 (others: UNKNOWN); message: as it came,
+ * percent-encoded or not, n bytes, not NUL-terminated. goaway: the connection had announced its
+ * end. Source: measured texts of Triton 2.51, MLServer 1.7, TF-Serving. */
+enum outcome outcome_of_status(uint32_t grpc_status, const char *message, size_t n, bool goaway);
+
+struct cluster;
+
+struct endpoint {
+    struct list node;    /* balancer.endpoints */
+    struct list members; /* struct member.of_endpoint */
+    struct balancer *balancer;
+    char *address;
+    uint64_t id; /* never used twice: what "already tried" lists hold */
+    uint32_t in_flight;
+    uint64_t started;
+    uint64_t failed; /* ended with an outcome that is the replica's fault */
+    void *pool;      /* the worker's connections; filled in hooks.endpoint_added */
+    bool left;       /* no snapshot names it; ends with its last call */
+};
+
+enum member_out { MEMBER_IN = 0, MEMBER_EJECTED, MEMBER_STOPPING, MEMBER_QUARANTINED };
+
+struct member {
+    struct list of_endpoint;
+    struct endpoint *endpoint;
+    struct cluster *cluster;
+    char *replica;             /* name for messages */
+    enum endpoint_state state; /* the snapshot's */
+    uint32_t weight;           /* >= 1 */
+    uint32_t slots;            /* of this worker; 0: no limit */
+    uint32_t in_flight;
+    bool left; /* no snapshot names it; ends with its last call */
+
+    /* passive health */
+    enum member_out out;
+    uint64_t out_until_us;
+    uint32_t n_outs; /* in a row: the back-off */
+    uint32_t failures_in_row;
+    uint64_t last_failure_us;
+    bool on_trial;
+
+    /* what policies keep */
+    double picks;       /* see p2c.c */
+    int64_t rr_current; /* see round_robin.c */
+    uint64_t mark;      /* epoch of the last snapshot that named it */
+};
+
+/* The call that cluster_pick began at m has ended. m may be freed by this: do not touch it after.
+ * took_us: from start of the attempt. */
+void member_done(struct member *m, enum outcome how, uint64_t now_us, uint64_t took_us);
+
+/* The worker's connections to ep: the first one is ready, or the last one is gone. A new connection
+ * ends an ejection that failing to connect had caused. */
+void endpoint_on_connection(struct endpoint *ep, bool up, uint64_t now_us);
+
+/* May calls go to m? True for READY ones that are not out. */
+bool member_is_usable(const struct member *m, uint64_t now_us);
+const char *member_out_name(const struct member *m); /* "", "ejected", "stopping", "quarantined" */
+
+#endif
