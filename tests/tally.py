@@ -28,10 +28,10 @@ class Tally:
                 continue
             n += 1
             name = f"{program}: {m[2]}"
-            if m[1] == "not ok":
+            if m[3] is not None:  # cmocka says `not ok 3 # SKIP test_name`
+                self.skipped.append(f"{name}: {m[3]}" if m[2] else f"{program}: {m[3]}")
+            elif m[1] == "not ok":
                 self.failed.append(name)
-            elif m[3] is not None:
-                self.skipped.append(f"{name}: {m[3]}")
             else:
                 self.passed += 1
         return n
