@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Adds up what the tests of one run said: what failed, what was skipped and why, and the total.
 
-usage: tally.py RESULTS KIND...      KIND: unit, lint, func
+usage: tally.py RESULTS [--filtered] KIND...      KIND: unit, lint, func; --filtered: a kind may have had nothing to run
 
 RESULTS holds unit.json (meson's test log; each cmocka program wrote TAP), lint-*.tap and func.xml (JUnit, from
 pytest). The last line is `N passed, N failed, N skipped`; exit 1 when anything failed or a kind left no result.
@@ -75,11 +75,16 @@ class Tally:
 
 def main():
     results, kinds = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    filtered = kinds[0] == "--filtered"
+    kinds = kinds[filtered:]
     tally = Tally()
     readers = {"unit": ("unit.json", tally.add_unit), "lint": ("lint-*.tap", tally.add_lint), "func": ("func.xml", tally.add_func)}
     for kind in kinds:
         pattern, read = readers[kind]
-        for log in sorted(results.glob(pattern)):
+        logs = sorted(results.glob(pattern))
+        if not logs and not filtered:
+            tally.failed.append(f"{kind}: left no result")
+        for log in logs:
             try:
                 read(log)
             except (ValueError, xml.ParseError) as e:
