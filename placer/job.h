@@ -46,9 +46,9 @@ const char *job_state_name(enum job_state s);
 const char *task_state_name(enum task_state s);
 bool job_state_is_final(enum job_state s);
 
-/* One kind of task out of a job file: `count` tasks alike. */
 struct env_pair; /* placer/driver.h */
 
+/* One kind of task out of a job file: `count` tasks alike. */
 struct role_spec {
     const char *role; /* "worker" */
     uint32_t count;

@@ -48,6 +48,12 @@ struct cluster_view {
     size_t n_nodes, cap_nodes;
 };
 
+/* What is free. Capacity may have shrunk under what is used: then nothing is. */
+static inline uint32_t plan_left(uint32_t capacity, uint32_t used)
+{
+    return capacity > used ? capacity - used : 0;
+}
+
 void cluster_view_init(struct cluster_view *view);
 void cluster_view_fini(struct cluster_view *view); /* works on a zeroed view */
 /* dst becomes a deep copy of src: for dry runs. dst is initialised by this. */
