@@ -20,6 +20,8 @@
  *    the caller feeds a piece first and passes it on after.
  *  - A field of a wrong wire type is an unknown field: skipped. Non-minimal varints are read as
  *    decoders read them: tags and lengths up to 5 bytes, values up to 10.
+ *  - MultiInference: the first task counts, as in the server; the others must name the same model,
+ *    and the same version or none.
  *  - Refused, since decoders differ or fail: groups (wire types 3 and 4), wire types 6 and 7, field
  *    number 0, tags and lengths past 32 bits or 5 bytes, varints over 10 bytes, an Int64Value past
  * 64 bits, a field that overruns its message, a truncated message, and a name, version or label
@@ -73,10 +75,11 @@ struct walker { /* read name, version, choice; the rest is walker.c's business *
     uint32_t look_bytes;
     bool committed;
     bool past_fields; /* a top-level field behind those of name and version has begun */
-    uint8_t why;
-    uint8_t phase;
+    uint8_t why;      /* enum refusal; 0: none */
+    uint8_t phase;    /* enum phase */
     uint8_t depth;
-    uint8_t field;        /* what the value that is being read means */
+    uint8_t rule;         /* what the value that is being read means */
+    uint8_t enter;        /* the level of the message that begins with it */
     uint8_t varint_bytes; /* of the tag, length or value that is being read */
     uint64_t varint;
     uint32_t at, message_bytes; /* position in the message, its length */
@@ -86,11 +89,11 @@ struct walker { /* read name, version, choice; the rest is walker.c's business *
         uint8_t level;
     } stack[4]; /* message, task, model_spec, Int64Value */
 
-    /* What this message has said so far, once something is there that it must agree with. */
+    /* What this message (in MultiInference: this task) has said so far. */
     bool name_seen;
     enum walker_choice seen_choice;
-    int64_t number; /* while seen_choice is WALKER_VERSION in a model_spec */
-    uint32_t n_tasks;
+    int64_t number;             /* while seen_choice is WALKER_VERSION in a model_spec */
+    uint32_t n_tasks;           /* complete ones */
     struct walker_text scratch; /* the string that is being read */
 };
 
@@ -113,10 +116,12 @@ bool walker_is_complete(const struct walker *w); /* the whole message was seen *
  * later messages, everything must agree with them. */
 void walker_commit(struct walker *w);
 
-/* The same after WALKER_BLIND, with a name from a header (len up to WALKER_NAME_MAX). choice: with
- * WALKER_ANY the message may not name a version either. */
-void walker_commit_hint(struct walker *w, const char *name, size_t name_len,
-                        enum walker_choice choice, const char *version, size_t version_len);
+/* The same after WALKER_BLIND, with a name and version from a header (up to WALKER_NAME_MAX bytes
+ * each). Refuses when the message has already named another version. choice: with WALKER_ANY the
+ * message may not name a version later. */
+enum walker_result walker_commit_hint(struct walker *w, const char *name, size_t name_len,
+                                      enum walker_choice choice, const char *version,
+                                      size_t version_len);
 
 /* Why it refused, as a sentence without end mark that names field, value and rule. "" if it did
  * not. */
