@@ -36,7 +36,7 @@ struct queue_conf {
 struct generation {
     struct arena arena;
     uint32_t refs;
-    uint64_t number; /* 0 until the controller numbers it */
+    uint64_t number;           /* 0 until the controller numbers it */
     struct model_conf *models; /* sorted by name */
     size_t n_models;
     struct node_conf *nodes;
@@ -45,7 +45,8 @@ struct generation {
     size_t n_queues;
     const char *author, *reason; /* filled by apply */
     uint64_t created_us;         /* wall clock */
-    const char *source_json;     /* canonical text of the whole tree, for history, diff and rollback */
+    const char *source_json;     /* canonical text (compact, keys sorted) of the whole tree, for
+                                    history, diff and rollback */
 };
 
 /* Every problem found in one load; printed one per line: `models/ctr.json#/traffic/2: ...`. */
@@ -56,11 +57,14 @@ struct conf_problems {
 void conf_problems_init(struct conf_problems *p);
 void conf_problems_fini(struct conf_problems *p);
 
-/* Load DIR/models/ *.json, queues.json, nodes.json. NULL when anything is wrong: problems has all of
- * it (also I/O errors). */
+/* Load DIR/models/ *.json, queues.json, nodes.json. NULL when anything is wrong: problems has all
+ * of it (also I/O errors). */
 struct generation *generation_load_dir(const char *dir, struct conf_problems *problems);
-/* The same from one JSON text: {"models": {file: {...}}, "queues": ..., "nodes": ...} = source_json. */
-struct generation *generation_load_text(const char *json, size_t len, struct conf_problems *problems);
+/* The same from one JSON text: {"models": {"ctr.json": {...}}, "queues": {...}, "nodes": {...}},
+ * the last two optional = source_json. "models" may be empty here: the gateway then knows no model.
+ */
+struct generation *generation_load_text(const char *json, size_t len,
+                                        struct conf_problems *problems);
 /* One catch-all gRPC model over these addresses: `penstock relay`. */
 struct generation *generation_for_relay(const char *const *addresses, size_t n,
                                         enum model_policy policy, struct conf_problems *problems);

@@ -14,10 +14,22 @@
 
 #define WEIGHT_WHOLE 10000u /* weights are parts of 10,000 */
 
+/* The one version of a model that has `endpoints` and names no versions: whatever version a call
+ * asks for, or none, passes unchanged and the server decides. */
+#define VERSION_ANY "*"
+
 enum model_protocol { PROTOCOL_KSERVE = 0, PROTOCOL_TENSORFLOW, PROTOCOL_GRPC };
 enum model_policy { POLICY_P2C = 0, POLICY_LEAST_INFLIGHT, POLICY_ROUND_ROBIN };
 /* How a pool's servers speak of health and versions; AUTO probes. */
-enum model_dialect { DIALECT_AUTO = 0, DIALECT_TRITON, DIALECT_MLSERVER, DIALECT_KSERVE, DIALECT_TFSERVING, DIALECT_PENSTOCK, DIALECT_PLAIN };
+enum model_dialect {
+    DIALECT_AUTO = 0,
+    DIALECT_TRITON,
+    DIALECT_MLSERVER,
+    DIALECT_KSERVE,
+    DIALECT_TFSERVING,
+    DIALECT_PENSTOCK,
+    DIALECT_PLAIN
+};
 
 struct gpu_conf {
     uint32_t milli;      /* thousandths of one card (or whole cards: 1000, 2000, ...) */
@@ -28,7 +40,8 @@ struct gpu_conf {
 
 struct version_conf {
     const char *name;
-    const char **command; /* of a replica; {address}, {port}, {model}, {version} are filled in. Empty: not started by us */
+    const char **command; /* of a replica; {address}, {port}, {model}, {version} are filled in.
+                             Empty: not started by us */
     size_t n_command;
     const char **endpoints; /* static replicas that serve this version */
     size_t n_endpoints;
@@ -46,16 +59,17 @@ struct label_conf {
 };
 
 struct scaling_conf {
-    uint32_t min, max;          /* replicas per version with traffic */
-    uint32_t target_inflight;   /* calls per replica to aim for; 0: slots, or 4 */
-    uint32_t target_qps;        /* per replica; 0: not used */
-    uint32_t stable_window_s;   /* KPA-like; default 60 */
-    uint32_t burst_window_s;    /* default 6 */
+    uint32_t min, max;        /* replicas per version with traffic */
+    uint32_t target_inflight; /* calls per replica to aim for; 0: slots, or 4 */
+    uint32_t target_qps;      /* per replica; 0: not used */
+    uint32_t stable_window_s; /* KPA-like; default 60 */
+    uint32_t burst_window_s;  /* default 6 */
     uint32_t scale_down_delay_s;
 };
 
 struct limits_conf {
-    uint32_t message_mib;  /* largest message, either way; RESOURCE_EXHAUSTED names it */
+    uint32_t
+        message_mib; /* largest message, either way; RESOURCE_EXHAUSTED names it; 0: no limit */
     uint32_t deadline_ms;  /* for calls that bring none; 0: none */
     bool idempotent;       /* may be started again after it reached a replica */
     uint32_t replay_kib;   /* request bytes kept for a second attempt */

@@ -68,8 +68,10 @@ struct endpoint_input {
     enum endpoint_state state;
     uint32_t weight;
 };
-/* Static endpoints of the config are added by the builder, in state static_state(address). */
-typedef enum endpoint_state (*endpoint_state_fn)(void *arg, const char *address);
+/* Static endpoints of the config are added by the builder, in the state that this says; NULL:
+ * ready. Per version, since one server may be ready for one version and not for another. */
+typedef enum endpoint_state (*endpoint_state_fn)(void *arg, const char *model, const char *version,
+                                                 const char *address);
 struct snapshot *snapshot_build(struct generation *gen, uint64_t epoch,
                                 const struct endpoint_input *inputs, size_t n_inputs,
                                 endpoint_state_fn static_state, void *arg);

@@ -1,0 +1,589 @@
+#include "conf/load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/xalloc.h"
+#include "conf/nearest.h"
+
+/* ---- text ---- */
+
+/* jansson follows brackets by recursion, 2048 deep; a shallower limit is met before it starts. */
+static bool depth_is_fine(const char *text, size_t len, const char *file,
+                          struct conf_problems *problems)
+{
+    bool in_string = false;
+    int depth = 0, line = 1, column = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        const char c = text[i];
+
+        column++;
+        if (c == '\n') {
+            line++;
+            column = 0;
+        } else if (in_string) {
+            if (c == '\\')
+                i++, column++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > CONF_DEPTH_MAX) {
+                conf_problem_file(problems, file, line, column,
+                                  "brackets nest deeper than the limit of %d", CONF_DEPTH_MAX);
+                return false;
+            }
+        } else if (c == '}' || c == ']') {
+            depth--;
+        }
+    }
+    return true;
+}
+
+json_t *conf_parse(const char *text, size_t len, size_t max_bytes, const char *file,
+                   struct conf_problems *problems)
+{
+    json_error_t error;
+
+    if (len > max_bytes) {
+        conf_problem_file(problems, file, 0, 0, "is over the limit of %zu bytes", max_bytes);
+        return NULL;
+    }
+    if (!depth_is_fine(text, len, file, problems))
+        return NULL;
+
+    json_t *const root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
+
+    if (root == NULL) {
+        const bool duplicate = json_error_code(&error) == json_error_duplicate_key;
+
+        conf_problem_file(problems, file, error.line, error.column, "%s%s",
+                          duplicate ? "" : "not JSON: ", error.text);
+    }
+    return root;
+}
+
+static int read_all(int fd, char *into, size_t size, size_t *ret_len)
+{
+    size_t len = 0;
+
+    while (len < size) {
+        const ssize_t n = read(fd, into + len, size - len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            break;
+        len += (size_t)n;
+    }
+    *ret_len = len;
+    return 0;
+}
+
+json_t *conf_parse_file(const char *path, const char *shown, struct conf_problems *problems)
+{
+    json_t *root = NULL;
+    struct stat st;
+    size_t len = 0;
+    int r = 0;
+
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us */
+    if (fd < 0) {
+        conf_problem_file(problems, shown, 0, 0, "can't open: %s", strerror(errno));
+        return NULL;
+    }
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        conf_problem_file(problems, shown, 0, 0, "is not a regular file");
+        close(fd);
+        return NULL;
+    }
+    /* One byte more than allowed, so that a file that grew meanwhile is seen too. */
+    char *const text = xcalloc(1, CONF_FILE_BYTES_MAX + 1);
+
+    r = read_all(fd, text, CONF_FILE_BYTES_MAX + 1, &len);
+    if (r < 0)
+        conf_problem_file(problems, shown, 0, 0, "can't read: %s", strerror(-r));
+    else
+        root = conf_parse(text, len, CONF_FILE_BYTES_MAX, shown, problems);
+    free(text);
+    close(fd);
+    return root;
+}
+
+/* ---- values in messages ---- */
+
+static const char *kind_of(const json_t *v)
+{
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number",  [JSON_TRUE] = "true",
+        [JSON_FALSE] = "false",      [JSON_NULL] = "null",
+    };
+    return names[json_typeof(v)];
+}
+
+/* The value as written, cut; objects and arrays only by their kind. */
+static const char *show(char *dst, size_t size, const json_t *v)
+{
+    if (json_is_string(v))
+        return conf_quote(dst, size, json_string_value(v));
+    if (json_is_integer(v))
+        snprintf(dst, size, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    else if (json_is_real(v))
+        snprintf(dst, size, "%.10g", json_real_value(v));
+    else
+        snprintf(dst, size, "%s", kind_of(v));
+    return dst;
+}
+
+/* ---- loading ---- */
+
+static void *take(struct conf_load *l, size_t n, size_t size)
+{
+    void *const p = arena_alloc(l->arena, n * size); /* n and size: within the table's limits */
+
+    if (p == NULL)
+        conf_problem(&l->where, "the whole config is over the limit of %zu bytes",
+                     l->arena->ceiling_bytes);
+    return p;
+}
+
+static const char *take_text(struct conf_load *l, const char *text)
+{
+    const char *const copy = arena_strndup(l->arena, text, strlen(text));
+
+    if (copy == NULL)
+        conf_problem(&l->where, "the whole config is over the limit of %zu bytes",
+                     l->arena->ceiling_bytes);
+    return copy == NULL ? "" : copy;
+}
+
+static void *member(void *into, size_t offset)
+{
+    return (char *)into + offset;
+}
+
+static const char *space_unit(const struct conf_field *f, char dst[32])
+{
+    snprintf(dst, 32, "%s%s", f->unit == NULL ? "" : " ", f->unit == NULL ? "" : f->unit);
+    return dst;
+}
+
+static bool load_number(struct conf_load *l, const struct conf_field *f, const json_t *v,
+                        uint64_t min, uint64_t max, uint32_t *ret_number)
+{
+    char shown[CONF_QUOTE_BYTES], unit[32];
+
+    space_unit(f, unit);
+    if (!json_is_integer(v)) {
+        conf_problem(&l->where, "%s is not a whole number%s%s", show(shown, sizeof(shown), v),
+                     f->unit == NULL ? "" : " of ", f->unit == NULL ? "" : f->unit);
+        return false;
+    }
+    const json_int_t n = json_integer_value(v);
+
+    if (n < 0 || (uint64_t)n < min) {
+        conf_problem(&l->where, "%" JSON_INTEGER_FORMAT " is under the limit of %" PRIu64 "%s", n,
+                     min, unit);
+        return false;
+    }
+    if ((uint64_t)n > max) {
+        conf_problem(&l->where, "%" JSON_INTEGER_FORMAT " is over the limit of %" PRIu64 "%s", n,
+                     max, unit);
+        return false;
+    }
+    *ret_number = (uint32_t)n;
+    return true;
+}
+
+static bool load_text(struct conf_load *l, const json_t *v, uint64_t min, uint64_t max,
+                      conf_rule_fn rule, const char **ret_text)
+{
+    char shown[CONF_QUOTE_BYTES];
+
+    if (!json_is_string(v)) {
+        conf_problem(&l->where, "%s is not a string", show(shown, sizeof(shown), v));
+        return false;
+    }
+    const size_t len = json_string_length(v);
+
+    if (len < min) {
+        conf_problem(&l->where, "%s is shorter than the limit of %" PRIu64 " byte%s",
+                     show(shown, sizeof(shown), v), min, min == 1 ? "" : "s");
+        return false;
+    }
+    if (len > max) {
+        conf_problem(&l->where, "%s has %zu bytes, over the limit of %" PRIu64 " bytes",
+                     show(shown, sizeof(shown), v), len, max);
+        return false;
+    }
+    const char *const broken = rule == NULL ? NULL : rule(json_string_value(v));
+
+    if (broken != NULL) {
+        conf_problem(&l->where, "%s %s", show(shown, sizeof(shown), v), broken);
+        return false;
+    }
+    *ret_text = take_text(l, json_string_value(v));
+    return true;
+}
+
+static void load_word(struct conf_load *l, const struct conf_field *f, const json_t *v, int *into)
+{
+    char shown[CONF_QUOTE_BYTES], words[256] = "";
+    struct nearest near;
+
+    if (!json_is_string(v)) {
+        conf_problem(&l->where, "%s is not a string", show(shown, sizeof(shown), v));
+        return;
+    }
+    nearest_init(&near, json_string_value(v));
+    for (int i = 0; f->words[i] != NULL; i++) {
+        if (strcmp(f->words[i], json_string_value(v)) == 0) {
+            *into = i;
+            return;
+        }
+        nearest_offer(&near, f->words[i]);
+        strncat(words, i == 0 ? "" : ", ", sizeof(words) - strlen(words) - 1);
+        strncat(words, f->words[i], sizeof(words) - strlen(words) - 1);
+    }
+    conf_problem(&l->where, "%s is not one of: %s%s%s", show(shown, sizeof(shown), v), words,
+                 near.best == NULL ? "" : "; nearest: ", near.best == NULL ? "" : near.best);
+}
+
+static bool is_container(struct conf_load *l, const json_t *v, bool array)
+{
+    char shown[CONF_QUOTE_BYTES];
+
+    if (array ? json_is_array(v) : json_is_object(v))
+        return true;
+    conf_problem(&l->where, "%s is not %s", show(shown, sizeof(shown), v),
+                 array ? "an array" : "an object");
+    return false;
+}
+
+static bool count_is_fine(struct conf_load *l, const struct conf_field *f, size_t n)
+{
+    if (n < f->min) {
+        conf_problem(&l->where, "%zu entries is under the limit of %" PRIu64, n, f->min);
+        return false;
+    }
+    if (n > f->max) {
+        conf_problem(&l->where, "%zu entries is over the limit of %" PRIu64, n, f->max);
+        return false;
+    }
+    return true;
+}
+
+static void load_strings(struct conf_load *l, const struct conf_field *f, json_t *v, void *into)
+{
+    const size_t n = json_array_size(v);
+    const char **items = NULL;
+    json_t *item = NULL;
+    size_t i = 0, n_good = 0;
+
+    if (!is_container(l, v, true) || !count_is_fine(l, f, n))
+        return;
+    items = take(l, n == 0 ? 1 : n, sizeof(*items));
+    if (items == NULL)
+        return;
+    json_array_foreach(v, i, item)
+    {
+        const size_t mark = conf_where_index(&l->where, i);
+
+        n_good += load_text(l, item, 1, f->max_value, f->rule, &items[n_good]);
+        conf_where_up(&l->where, mark);
+    }
+    *(const char ***)member(into, f->offset) = items;
+    *(size_t *)member(into, f->count_offset) = n_good;
+}
+
+static void load_list(struct conf_load *l, const struct conf_field *f, json_t *v, void *into)
+{
+    const size_t n = json_array_size(v);
+    char *items = NULL;
+    json_t *item = NULL;
+    size_t i = 0;
+
+    if (!is_container(l, v, true) || !count_is_fine(l, f, n))
+        return;
+    items = take(l, n == 0 ? 1 : n, f->table->size);
+    if (items == NULL)
+        return;
+    json_array_foreach(v, i, item)
+    {
+        const size_t mark = conf_where_index(&l->where, i);
+
+        conf_load_object(l, f->table, item, items + i * f->table->size);
+        conf_where_up(&l->where, mark);
+    }
+    *(void **)member(into, f->offset) = items;
+    *(size_t *)member(into, f->count_offset) = n;
+}
+
+static void check_key(struct conf_load *l, const struct conf_field *f, const char *key)
+{
+    char shown[CONF_QUOTE_BYTES];
+    const char *const broken = f->key_rule == NULL ? NULL : f->key_rule(key);
+
+    if (broken != NULL)
+        conf_problem(&l->where, "%s %s", conf_quote(shown, sizeof(shown), key), broken);
+}
+
+void conf_load_map(struct conf_load *l, const struct conf_field *f, json_t *v, void *into)
+{
+    const size_t n = json_object_size(v);
+    char *items = NULL;
+    const char *key = NULL;
+    json_t *item = NULL;
+    size_t i = 0;
+
+    if (!is_container(l, v, false) || !count_is_fine(l, f, n))
+        return;
+    items = take(l, n == 0 ? 1 : n, f->table->size);
+    if (items == NULL)
+        return;
+    json_object_foreach(v, key, item)
+    {
+        const size_t mark = conf_where_key(&l->where, key);
+        char *const one = items + i++ * f->table->size;
+
+        check_key(l, f, key);
+        conf_load_object(l, f->table, item, one);
+        *(const char **)(void *)one = take_text(l, key);
+        conf_where_up(&l->where, mark);
+    }
+    *(void **)member(into, f->offset) = items;
+    *(size_t *)member(into, f->count_offset) = n;
+}
+
+static void load_pairs(struct conf_load *l, const struct conf_field *f, json_t *v, void *into)
+{
+    const size_t n = json_object_size(v);
+    struct conf_pair *pairs = NULL;
+    const char *key = NULL;
+    json_t *item = NULL;
+    size_t n_good = 0;
+
+    if (!is_container(l, v, false) || !count_is_fine(l, f, n))
+        return;
+    pairs = take(l, n == 0 ? 1 : n, sizeof(*pairs));
+    if (pairs == NULL)
+        return;
+    json_object_foreach(v, key, item)
+    {
+        const size_t mark = conf_where_key(&l->where, key);
+        struct conf_pair *const p = &pairs[n_good];
+
+        check_key(l, f, key);
+        p->key = take_text(l, key);
+        if (f->of == CONF_KIND_UINT)
+            n_good += load_number(l, f, item, 0, f->max_value, &p->number);
+        else
+            n_good += load_text(l, item, 1, f->max_value, f->rule, &p->text);
+        conf_where_up(&l->where, mark);
+    }
+    *(struct conf_pair **)member(into, f->offset) = pairs;
+    *(size_t *)member(into, f->count_offset) = n_good;
+}
+
+static void load_field(struct conf_load *l, const struct conf_field *f, json_t *v, void *into)
+{
+    void *const at = member(into, f->offset);
+    char shown[CONF_QUOTE_BYTES];
+
+    switch (f->kind) {
+    case CONF_KIND_BOOL:
+        if (json_is_boolean(v))
+            *(bool *)at = json_is_true(v);
+        else
+            conf_problem(&l->where, "%s is neither true nor false", show(shown, sizeof(shown), v));
+        break;
+    case CONF_KIND_UINT:
+        load_number(l, f, v, f->min, f->max, at);
+        break;
+    case CONF_KIND_ENUM:
+        load_word(l, f, v, at);
+        break;
+    case CONF_KIND_STR:
+        load_text(l, v, f->min, f->max, f->rule, at);
+        break;
+    case CONF_KIND_STRS:
+        load_strings(l, f, v, into);
+        break;
+    case CONF_KIND_OBJECT:
+        conf_load_object(l, f->table, v, at);
+        break;
+    case CONF_KIND_LIST:
+        load_list(l, f, v, into);
+        break;
+    case CONF_KIND_MAP:
+        conf_load_map(l, f, v, into);
+        break;
+    case CONF_KIND_PAIRS:
+        load_pairs(l, f, v, into);
+        break;
+    case CONF_KIND_END:
+        check(!"a row has a kind");
+    }
+}
+
+static const struct conf_field *find_field(const struct conf_table *table, const char *key)
+{
+    for (const struct conf_field *f = table->fields; f->kind != CONF_KIND_END; f++) {
+        if (strcmp(f->key, key) == 0)
+            return f;
+    }
+    return NULL;
+}
+
+static void unknown_key(struct conf_load *l, const struct conf_table *table, const char *key)
+{
+    struct nearest near;
+
+    nearest_init(&near, key);
+    for (const struct conf_field *f = table->fields; f->kind != CONF_KIND_END; f++)
+        nearest_offer(&near, f->key);
+    if (near.best != NULL)
+        conf_problem_at(&l->where, key, "unknown key; nearest: %s", near.best);
+    else
+        conf_problem_at(&l->where, key, "unknown key");
+}
+
+void conf_load_object(struct conf_load *l, const struct conf_table *table, json_t *object,
+                      void *into)
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+
+    conf_defaults(table, into);
+    if (!is_container(l, object, false))
+        return;
+    json_object_foreach(object, key, value)
+    {
+        const struct conf_field *const f = find_field(table, key);
+
+        if (f != NULL) {
+            const size_t mark = conf_where_key(&l->where, key);
+
+            load_field(l, f, value, into);
+            conf_where_up(&l->where, mark);
+        } else if (strncmp(key, "x-", 2) != 0) { /* x-...: the operator's own notes */
+            unknown_key(l, table, key);
+        }
+    }
+    for (const struct conf_field *f = table->fields; f->kind != CONF_KIND_END; f++) {
+        if (f->required && json_object_get(object, f->key) == NULL)
+            conf_problem_at(&l->where, f->key, "is missing; it is required");
+    }
+}
+
+/* ---- defaults ---- */
+
+void conf_defaults(const struct conf_table *table, void *into)
+{
+    for (const struct conf_field *f = table->fields; f->kind != CONF_KIND_END; f++) {
+        void *const at = member(into, f->offset);
+
+        switch (f->kind) {
+        case CONF_KIND_BOOL:
+            *(bool *)at = f->dflt != 0;
+            break;
+        case CONF_KIND_UINT:
+            *(uint32_t *)at = (uint32_t)f->dflt;
+            break;
+        case CONF_KIND_ENUM:
+            *(int *)at = (int)f->dflt;
+            break;
+        case CONF_KIND_STR:
+            *(const char **)at = f->dflt_text == NULL ? "" : f->dflt_text;
+            break;
+        case CONF_KIND_OBJECT:
+            conf_defaults(f->table, at);
+            break;
+        case CONF_KIND_STRS:
+        case CONF_KIND_LIST:
+        case CONF_KIND_MAP:
+        case CONF_KIND_PAIRS:
+        case CONF_KIND_END:
+            break; /* empty */
+        }
+    }
+}
+
+static json_t *default_of(const struct conf_field *f)
+{
+    switch (f->kind) {
+    case CONF_KIND_BOOL:
+        return json_boolean(f->dflt != 0);
+    case CONF_KIND_UINT:
+        return json_integer((json_int_t)f->dflt);
+    case CONF_KIND_ENUM:
+        return json_string(f->words[f->dflt]);
+    case CONF_KIND_STR:
+        return json_string(f->dflt_text == NULL ? "" : f->dflt_text);
+    case CONF_KIND_OBJECT:
+        return conf_with_defaults(f->table, NULL);
+    case CONF_KIND_STRS:
+    case CONF_KIND_LIST:
+        return json_array();
+    case CONF_KIND_MAP:
+    case CONF_KIND_PAIRS:
+        return json_object();
+    case CONF_KIND_END:
+        break;
+    }
+    return json_null();
+}
+
+static json_t *list_with_defaults(const struct conf_field *f, json_t *array)
+{
+    json_t *const whole = json_array();
+    json_t *item = NULL;
+    size_t i = 0;
+
+    json_array_foreach(array, i, item)
+        json_array_append_new(whole, conf_with_defaults(f->table, item));
+    return whole;
+}
+
+json_t *conf_map_with_defaults(const struct conf_field *f, json_t *object)
+{
+    json_t *const whole = json_object();
+    const char *key = NULL;
+    json_t *item = NULL;
+
+    json_object_foreach(object, key, item)
+        json_object_set_new(whole, key, conf_with_defaults(f->table, item));
+    return whole;
+}
+
+json_t *conf_with_defaults(const struct conf_table *table, json_t *object)
+{
+    json_t *const whole = json_object();
+
+    for (const struct conf_field *f = table->fields; f->kind != CONF_KIND_END; f++) {
+        json_t *const v = json_object_get(object, f->key);
+
+        if (v == NULL)
+            json_object_set_new(whole, f->key, default_of(f));
+        else if (f->kind == CONF_KIND_OBJECT)
+            json_object_set_new(whole, f->key, conf_with_defaults(f->table, v));
+        else if (f->kind == CONF_KIND_LIST)
+            json_object_set_new(whole, f->key, list_with_defaults(f, v));
+        else if (f->kind == CONF_KIND_MAP)
+            json_object_set_new(whole, f->key, conf_map_with_defaults(f, v));
+        else
+            json_object_set(whole, f->key, v);
+    }
+    return whole;
+}

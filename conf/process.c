@@ -1,0 +1,142 @@
+#include "conf/process.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "conf/rules.h"
+#include "conf/tables.h"
+
+#define PROCESS_BYTES_MAX (1024u * 1024)
+#define PATH_BYTES_MAX    4095
+
+static const char *log_level_rule(const char *text)
+{
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+
+    for (size_t i = 0; i < ARRAY_LEN(levels); i++) {
+        if (strcmp(text, levels[i]) == 0)
+            return NULL;
+    }
+    return "is not one of: error, warn, info, debug";
+}
+
+static const struct conf_field listener_fields[] = {
+    CONF_STR(struct listener_conf, address, "address", .required = true, .min = 1, .max = 256,
+             .rule = conf_rule_listen, .doc = "Where clients connect; port 0: any free one."),
+    CONF_STR(struct listener_conf, cert, "cert", .max = PATH_BYTES_MAX,
+             .doc = "Certificate chain (PEM). Empty: cleartext."),
+    CONF_STR(struct listener_conf, key, "key", .max = PATH_BYTES_MAX, .doc = "Its private key."),
+    CONF_STR(struct listener_conf, client_ca, "client_ca", .max = PATH_BYTES_MAX,
+             .doc =
+                 "Clients must show a certificate that these CAs signed. Empty: none asked for."),
+    CONF_END,
+};
+static const struct conf_table listener_table = {
+    .title = "listener",
+    .doc = "One address for clients.",
+    .size = sizeof(struct listener_conf),
+    .fields = listener_fields,
+};
+
+static const struct conf_field process_fields[] = {
+    CONF_LIST(struct process_conf, listeners, "listeners", .max = 64, .table = &listener_table,
+              .doc = "Where clients connect; see `listener`. Empty: 127.0.0.1:7070, cleartext."),
+    CONF_STR(struct process_conf, admin, "admin", .max = 256, .rule = conf_rule_admin,
+             .dflt_text = "127.0.0.1:7080", .doc = "Address of the admin interface. Empty: none."),
+    CONF_STR(struct process_conf, state, "state", .min = 1, .max = PATH_BYTES_MAX,
+             .dflt_text = "state", .doc = "Folder of the state: generations, history, jobs."),
+    CONF_STR(struct process_conf, models, "models", .max = PATH_BYTES_MAX,
+             .doc =
+                 "Config folder that `penstock up` applies when it starts. Empty: the generation "
+                 "that the state folder has."),
+    CONF_UINT(struct process_conf, workers, "workers", .unit = "threads", .max = 256,
+              .doc = "Event loops. 0: one per core."),
+    CONF_STR(struct process_conf, engine, "engine", .min = 1, .max = 32, .dflt_text = "session",
+             .doc = "HTTP/2 engine."),
+    CONF_STR(struct process_conf, log_level, "log_level", .dflt_text = "info", .max = 8,
+             .rule = log_level_rule, .doc = "error, warn, info or debug."),
+    CONF_UINT(struct process_conf, drain_s, "drain_s", .unit = "s", .max = 3600, .dflt = 30,
+              .doc = "On SIGTERM running calls may take this long."),
+    CONF_UINT(struct process_conf, max_streams, "max_streams", .unit = "calls", .min = 1,
+              .max = 1000000, .dflt = 1000, .doc = "Calls in flight per client connection."),
+    CONF_UINT(struct process_conf, max_connections, "max_connections", .unit = "connections",
+              .min = 1, .max = 10000000, .dflt = 20000, .doc = "Client connections in all."),
+    CONF_UINT(struct process_conf, memory_mib, "memory_mib", .unit = "MiB", .min = 16,
+              .max = 1048576, .dflt = 1024, .doc = "Memory budget of one worker."),
+    CONF_END,
+};
+const struct conf_table conf_process_table = {
+    .title = "penstock.json",
+    .doc = "This process: where it listens, where its state lies. Read once, at the start.",
+    .size = sizeof(struct process_conf),
+    .fields = process_fields,
+};
+
+static void add_default_listener(struct process_conf *c)
+{
+    c->listeners = arena_alloc(&c->arena, sizeof(*c->listeners));
+    check(c->listeners != NULL);
+    c->listeners[0] =
+        (struct listener_conf){.address = "127.0.0.1:7070", .cert = "", .key = "", .client_ca = ""};
+    c->n_listeners = 1;
+}
+
+void process_conf_default(struct process_conf *c)
+{
+    memset(c, 0, sizeof(*c));
+    arena_init(&c->arena, PROCESS_BYTES_MAX);
+    conf_defaults(&conf_process_table, c);
+    add_default_listener(c);
+}
+
+static void check_listeners(struct conf_where *where, const struct process_conf *c)
+{
+    conf_where_key(where, "listeners");
+    for (size_t i = 0; i < c->n_listeners; i++) {
+        const struct listener_conf *const l = &c->listeners[i];
+        const size_t mark = conf_where_index(where, i);
+
+        if (l->cert[0] != '\0' && l->key[0] == '\0')
+            conf_problem_at(where, "key", "is missing; a certificate needs its key");
+        if (l->key[0] != '\0' && l->cert[0] == '\0')
+            conf_problem_at(where, "cert", "is missing; a key needs its certificate");
+        if (l->client_ca[0] != '\0' && l->cert[0] == '\0')
+            conf_problem_at(where, "client_ca", "without cert: only TLS asks for certificates");
+        for (size_t j = 0; j < i; j++) {
+            const size_t len = strlen(l->address);
+            const bool any_port = len > 2 && strcmp(l->address + len - 2, ":0") == 0;
+
+            if (len > 0 && !any_port && strcmp(l->address, c->listeners[j].address) == 0)
+                conf_problem_at(where, "address", "\"%s\" is the address of listener %zu too",
+                                l->address, j);
+        }
+        conf_where_up(where, mark);
+    }
+    conf_where_up(where, 0);
+}
+
+int process_conf_load(struct process_conf *c, const char *file, struct conf_problems *problems)
+{
+    struct conf_load l = {.arena = &c->arena};
+    const size_t before = problems->n;
+
+    memset(c, 0, sizeof(*c));
+    arena_init(&c->arena, PROCESS_BYTES_MAX);
+    json_t *const object = conf_parse_file(file, file, problems);
+
+    if (object == NULL)
+        return -EINVAL;
+    conf_where_init(&l.where, problems, file);
+    conf_load_object(&l, &conf_process_table, object, c);
+    check_listeners(&l.where, c);
+    if (c->n_listeners == 0)
+        add_default_listener(c);
+    json_decref(object);
+    return problems->n == before ? 0 : -EINVAL;
+}
+
+void process_conf_fini(struct process_conf *c)
+{
+    arena_fini(&c->arena);
+    memset(c, 0, sizeof(*c));
+}
