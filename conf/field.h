@@ -116,7 +116,18 @@ struct conf_table {
         .kind = CONF_KIND_END                                                                      \
     }
 
+struct arena;
+struct conf_problems;
+
 /* Fill a zeroed struct with its table's defaults. */
 void conf_defaults(const struct conf_table *table, void *into);
+
+/* One JSON text into the zeroed struct at `into`; strings and arrays go to the arena. For files
+ * that other folders own (jobs). file: its name in messages. 0, or -EINVAL with every problem
+ * added. */
+int conf_load_text(struct arena *arena, const struct conf_table *table, const char *text,
+                   size_t len, const char *file, void *into, struct conf_problems *problems);
+
+extern const struct conf_table conf_gpu_table; /* struct gpu_conf */
 
 #endif

@@ -487,6 +487,22 @@ void conf_load_object(struct conf_load *l, const struct conf_table *table, json_
     }
 }
 
+int conf_load_text(struct arena *arena, const struct conf_table *table, const char *text,
+                   size_t len, const char *file, void *into, struct conf_problems *problems)
+{
+    struct conf_load l = {.arena = arena};
+    const size_t before = problems->n;
+    json_t *const object = conf_parse(text, len, CONF_FILE_BYTES_MAX, file, problems);
+
+    conf_defaults(table, into);
+    if (object != NULL) {
+        conf_where_init(&l.where, problems, file);
+        conf_load_object(&l, table, object, into);
+        json_decref(object);
+    }
+    return problems->n == before ? 0 : -EINVAL;
+}
+
 /* ---- defaults ---- */
 
 void conf_defaults(const struct conf_table *table, void *into)

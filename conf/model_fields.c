@@ -38,7 +38,7 @@ static const struct conf_field gpu_fields[] = {
               .doc = "Acceptable card models, best first. Empty: any."),
     CONF_END,
 };
-static const struct conf_table gpu_table = {
+const struct conf_table conf_gpu_table = {
     .title = "gpu",
     .doc = "What one replica holds of the cards of its node.",
     .size = sizeof(struct gpu_conf),
@@ -60,7 +60,7 @@ static const struct conf_field version_fields[] = {
               .doc = "CPU that the placer sets aside for a replica."),
     CONF_UINT(struct version_conf, memory_mib, "memory_mib", .unit = "MiB", .max = MEMORY_MIB_MAX,
               .dflt = 256, .doc = "Memory that the placer sets aside for a replica."),
-    CONF_OBJECT(struct version_conf, gpu, "gpu", .table = &gpu_table,
+    CONF_OBJECT(struct version_conf, gpu, "gpu", .table = &conf_gpu_table,
                 .doc = "Share of a card; see `gpu`."),
     CONF_UINT(struct version_conf, slots, "slots", .unit = "calls", .max = 65536,
               .doc =
@@ -97,6 +97,8 @@ static const struct conf_field scaling_fields[] = {
               .doc = "A shorter window that takes over when load at least doubles."),
     CONF_UINT(struct scaling_conf, scale_down_delay_s, "scale_down_delay_s", .unit = "s",
               .max = 86400, .dflt = 60, .doc = "Fewer replicas only after this long of less load."),
+    CONF_UINT(struct scaling_conf, idle_s, "idle_s", .unit = "s", .max = 86400,
+              .doc = "With min 0: no replica after this long without a call. 0: never none."),
     CONF_END,
 };
 static const struct conf_table scaling_table = {

@@ -1,0 +1,19 @@
+/* conf/reference.h - what the field tables say, for people and editors.
+ *
+ * Called by: `penstock check --print-reference | --print-schema | --print-config`.
+ * Thread:    main.
+ */
+#ifndef CONF_REFERENCE_H
+#define CONF_REFERENCE_H
+
+#include "base/buf.h"
+#include "conf/generation.h"
+
+/* docs/config.md: every file, every key, its kind, limits, default and meaning, as Markdown. */
+void conf_print_reference(struct buf *out);
+/* JSON Schema (draft 2020-12), one definition per file. */
+void conf_print_schema(struct buf *out);
+/* The generation as the program sees it: every key, defaults filled in. */
+void conf_print_config(struct buf *out, const struct generation *g);
+
+#endif
