@@ -22,6 +22,8 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, FLOW_CONTROL_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 2, 3, 7, 8, 11
 OK, CANCELLED, NOT_FOUND, RESOURCE_EXHAUSTED, UNAVAILABLE = 0, 1, 5, 8, 14
 BIG_WINDOW = 2**31 - 1
+PROBES = {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", *(
+    f"/inference.GRPCInferenceService/{m}" for m in ("ServerLive", "ServerReady", "ModelReady"))}
 
 
 def grpc_message(payload, compressed=0):
@@ -55,7 +57,7 @@ class Connection:
         self.decoder.max_header_list_size = 1 << 20
         self.lock = threading.Lock()
         self.buffer = b""
-        self.window = 65535  # what we may send on the connection
+        self.window, self.window_lock = 65535, threading.Lock()  # what we may send on the connection
         self.peer_initial_window = 65535
         self.peer_settings = {}
         self.answer_pings = self.answer_settings = True
@@ -85,33 +87,46 @@ class Connection:
             f.flags.add("END_STREAM")
         return f
 
-    def read_exactly(self, n):
+    def fill(self, n):
+        """Until n bytes are in the buffer; after a time-out nothing is lost."""
         while len(self.buffer) < n:
             try:
                 more = self.sock.recv(1 << 18)
+            except TimeoutError:
+                raise
             except OSError as e:
-                if isinstance(e, TimeoutError):
-                    raise
                 raise Closed(str(e)) from None
             if not more:
                 raise Closed("end of file")
             self.buffer += more
+
+    def read_exactly(self, n):
+        self.fill(n)
         out, self.buffer = self.buffer[:n], self.buffer[n:]
         return out
 
-    def read_frame(self):
-        """The next frame, parsed; SETTINGS and PING are answered on the way unless switched off."""
-        head = self.read_exactly(9)
+    def read_frame_raw(self):
+        self.fill(9)
+        length = int.from_bytes(self.buffer[:3], "big")
+        self.fill(9 + length)
+        head, body = self.read_exactly(9), self.read_exactly(length)
         try:
-            frame, length = Frame.parse_frame_header(memoryview(head))
-            frame.parse_body(memoryview(self.read_exactly(length)))
+            frame, _ = Frame.parse_frame_header(memoryview(head))
+            frame.parse_body(memoryview(body))
         except HyperframeError as e:
             raise AssertionError(f"the peer sent a malformed frame: {e!r}, {head.hex()}") from None
+        return frame
+
+    def read_frame(self):
+        """The next frame, parsed; SETTINGS and PING are answered on the way unless switched off."""
+        frame = self.read_frame_raw()
         if isinstance(frame, SettingsFrame) and "ACK" not in frame.flags:
             self.peer_settings.update(frame.settings)
             self.peer_initial_window = frame.settings.get(SettingsFrame.INITIAL_WINDOW_SIZE, self.peer_initial_window)
             if self.answer_settings:
                 self.send(SettingsFrame(0, flags=["ACK"]))
+        elif isinstance(frame, WindowUpdateFrame) and frame.stream_id == 0:
+            self.add_window(frame.window_increment)
         elif isinstance(frame, PingFrame) and "ACK" not in frame.flags and self.answer_pings:
             self.send(PingFrame(0, frame.opaque_data, flags=["ACK"]))
         elif isinstance(frame, (HeadersFrame, ContinuationFrame)):
@@ -125,11 +140,16 @@ class Connection:
                             for k, v in self.decoder.decode(block, raw=True)]
         return frame
 
-    def read_frame_raw(self):
-        head = self.read_exactly(9)
-        frame, length = Frame.parse_frame_header(memoryview(head))
-        frame.parse_body(memoryview(self.read_exactly(length)))
-        return frame
+    def add_window(self, n):
+        with self.window_lock:
+            self.window += n
+
+    def take_window(self, n):
+        """Up to n bytes of the connection's window, taken; 0: there is none."""
+        with self.window_lock:
+            n = max(0, min(n, self.window))
+            self.window -= n
+            return n
 
     def reset_tcp(self):
         """Close so that the other side gets RST."""
@@ -152,6 +172,7 @@ class ReplicaStream:
         self.conn, self.id, self.fields = conn, stream_id, fields
         self.headers = dict(fields)
         self.path = self.headers.get(":path", "")
+        self.is_probe = self.path in PROBES
         self.body = bytearray()
         self.at = time.monotonic()  # when the headers came
         self.ended = False  # END_STREAM seen
@@ -194,7 +215,8 @@ class Replica:
     """An h2c server whose behaviour is in its on_... methods, called on the connection's thread.
 
     Attributes for tests: address, requests (each ReplicaStream whose headers came, over all connections), connections,
-    executions (streams whose whole request came)."""
+    executions (streams whose whole request came), probes (the same for health and readiness calls, which are kept apart
+    and answered by on_probe)."""
 
     settings = {SettingsFrame.MAX_CONCURRENT_STREAMS: 1000, SettingsFrame.INITIAL_WINDOW_SIZE: BIG_WINDOW}
     settings_delay_s = 0
@@ -202,7 +224,7 @@ class Replica:
 
     def __init__(self, port=0):
         self.port = port
-        self.requests, self.executions, self.connections = [], [], []
+        self.requests, self.executions, self.connections, self.probes = [], [], [], []
         self.errors = []
         self.listener = None
 
@@ -221,6 +243,9 @@ class Replica:
 
     def on_reset(self, stream):
         pass
+
+    def on_probe(self, stream):
+        stream.respond(b"\x08\x01")  # HealthCheckResponse SERVING; ready or live: true
 
     # the machine
     def start(self):
@@ -281,8 +306,9 @@ class Replica:
         stream = conn.streams.get(frame.stream_id)
         if isinstance(frame, HeadersFrame) and stream is None:
             stream = conn.streams[frame.stream_id] = ReplicaStream(conn, frame.stream_id, frame.fields)
-            self.requests.append(stream)
-            self.on_headers(stream)
+            if not stream.is_probe:
+                self.requests.append(stream)
+                self.on_headers(stream)
         elif isinstance(frame, DataFrame) and stream is not None:
             stream.body += frame.data
             if self.give_windows and frame.flow_controlled_length:
@@ -297,18 +323,22 @@ class Replica:
             conn.goaway = frame
         if stream is not None and isinstance(frame, (HeadersFrame, DataFrame)) and "END_STREAM" in frame.flags and not stream.ended:
             stream.ended = True
-            self.executions.append(stream)
-            self.on_request(stream)
+            if stream.is_probe:
+                self.probes.append(stream)
+                self.on_probe(stream)
+            else:
+                self.executions.append(stream)
+                self.on_request(stream)
 
 
 class ClientStream:
-    def __init__(self, stream_id):
+    def __init__(self, stream_id, window):
         self.id = stream_id
         self.headers, self.trailers = None, None
         self.body = bytearray()
         self.reset = None
         self.ended = False
-        self.window = 0
+        self.window = window  # what we may send
 
     @property
     def messages(self):
@@ -351,7 +381,7 @@ class Client:
 
     def open(self, path, *more, end_stream=False, fields=None):
         """HEADERS of a new call; body by send()."""
-        s = ClientStream(self.next_id)
+        s = ClientStream(self.next_id, self.conn.peer_initial_window)
         self.next_id += 2
         self.streams[s.id] = s
         self.conn.send_headers(s.id, fields or self.fields(path, *more), end_stream)

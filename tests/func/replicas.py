@@ -60,8 +60,9 @@ class Stock(grpc.GenericRpcHandler):
         }.get(details.method)
         if handler is None:
             return None  # UNIMPLEMENTED
-        with self.lock:
-            self.calls.append((details.method, dict(details.invocation_metadata)))
+        if details.method.rsplit("/", 1)[1] not in ("ServerLive", "ServerReady", "ModelReady"):  # probes, too
+            with self.lock:
+                self.calls.append((details.method, dict(details.invocation_metadata)))
         return grpc.stream_stream_rpc_method_handler(handler)
 
     def echo(self, requests, context):
