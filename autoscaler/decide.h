@@ -25,14 +25,14 @@ struct scaler_conf {
     uint32_t idle_s;             /* min 0 only: no call this long -> 0 replicas; 0: never */
 };
 
+/* The rule that set the figure. */
 enum scale_reason {
-    SCALE_STEADY = 0, /* the need is what there is */
-    SCALE_INFLIGHT,   /* calls in flight per replica over or under the target */
-    SCALE_QPS,        /* calls per second per replica */
-    SCALE_BURST,      /* the burst window asks for more, or is not over yet */
-    SCALE_DELAY,      /* fewer would do, the scale-down delay is not over */
-    SCALE_NO_DATA,    /* no report: keep */
-    SCALE_PARTIAL,    /* some gateways are silent: not fewer */
+    SCALE_INFLIGHT = 0, /* calls in flight, divided by the target of a replica */
+    SCALE_QPS,          /* calls per second, likewise */
+    SCALE_BURST,        /* the burst window asks for more, or is not over yet */
+    SCALE_DELAY,        /* fewer would do, the scale-down delay is not over */
+    SCALE_NO_DATA,      /* no report: keep */
+    SCALE_PARTIAL,      /* some gateways are silent, or the window is not full yet: not fewer */
     SCALE_MIN,
     SCALE_MAX,
     SCALE_IDLE, /* to zero */
@@ -49,9 +49,10 @@ struct scaler {
     uint32_t burst_floor;
     uint64_t active_us; /* last time a call was seen (or of init) */
     struct {
-        uint64_t slot;
+        uint64_t from_us; /* 0: empty */
         uint32_t need;
-    } delay[SCALER_DELAY_SLOTS]; /* largest need per slice of the delay */
+    } delay[SCALER_DELAY_SLOTS]; /* largest need per slice of the delay, a ring */
+    uint64_t delay_slice_us; /* length of a slice now; another delay in the config: other slices */
 };
 
 struct scaler_input {

@@ -9,7 +9,7 @@
  * Called by: the controller on every load report; autoscaler/decide.c.
  * Lifetime:  window_init; nothing to free.
  * Thread:    one; now_us is an argument.
- * Source:    reference: Knative's window (valid buckets since the first write).
+ * Source:    Knative serving, aggregation: a mean over the seconds since the first write.
  */
 #ifndef AUTOSCALER_WINDOW_H
 #define AUTOSCALER_WINDOW_H
@@ -60,8 +60,8 @@ struct sources {
 };
 void sources_init(struct sources *s);
 void sources_fini(struct sources *s);
-/* A report came in. False: its sequence was seen (a repeat), or there are too many sources: don't
- * count it. A lower sequence than the last by more than 1000 is a source that began again. */
+/* A report came in. False: it is the last one again, or there are too many sources: don't count it.
+ * Reports of one source come in order, so a lower sequence is a source that began anew. */
 bool sources_heard(struct sources *s, const char *gateway, uint32_t worker, uint64_t sequence,
                    uint64_t now_us);
 /* Forget those that are silent for forget_us (they went away); returns how many are known and, in
