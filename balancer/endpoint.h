@@ -7,9 +7,8 @@
  *
  * Owns:      the counts and the ejection state. The `pool` slot is the worker's.
  * Called by: cluster_pick begins a call at a member; gateway/attempt.c ends it with member_done.
- * Lifetime:  made and freed by balancer_apply and member_done (balancer/cluster.h): both stay until
- *            no snapshot names them and their last call has ended.
- * Thread:    one worker's; no locks, no I/O, no clock.
+ * Lifetime:  made by balancer_apply; freed there or in member_done, when no snapshot names it and
+ * its last call has ended. Thread:    one worker's; no locks, no I/O, no clock.
  *
  * Invariants:
  *  - endpoint.in_flight is the sum of in_flight over its members.
@@ -23,31 +22,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "balancer/outcome.h"
 #include "base/list.h"
 #include "conf/snapshot.h"
-
-/* How a call at a replica ended, as far as it says something about the replica. */
-enum outcome {
-    OUTCOME_OK = 0,       /* it answered; its caller's own mistakes (INVALID_ARGUMENT) too */
-    OUTCOME_SERVER_ERROR, /* INTERNAL, UNKNOWN, DATA_LOSS, DEADLINE_EXCEEDED: may be one bad client
-                           */
-    OUTCOME_CONNECT_FAILED, /* no connection: the call never left */
-    OUTCOME_LOST,           /* the connection died, or the stream was reset, under the call */
-    OUTCOME_REFUSED,        /* REFUSED_STREAM or above a GOAWAY: never processed, nobody's fault */
-    OUTCOME_UNAVAILABLE,    /* grpc-status 14 without a reason that we know */
-    OUTCOME_FULL,           /* its own queue is full: healthy, and retries make it worse */
-    OUTCOME_STOPPING,       /* says that it shuts down */
-    OUTCOME_NOT_READY,      /* says that this model or version is not (yet, or no longer) loaded */
-    OUTCOME_UNKNOWN_MODEL,  /* NOT_FOUND for a version that the catalogue says it has */
-    OUTCOME_CANCELLED,      /* we ended it: says nothing */
-    OUTCOME_N
-};
-const char *outcome_name(enum outcome o); /* "connect_failed", for logs and metric labels */
-
-/* What a replica's final status says. grpc_status 0..16 (others: UNKNOWN); message: as it came,
- * percent-encoded or not, n bytes, not NUL-terminated. goaway: the connection had announced its
- * end. Source: measured texts of Triton 2.51, MLServer 1.7, TF-Serving. */
-enum outcome outcome_of_status(uint32_t grpc_status, const char *message, size_t n, bool goaway);
 
 struct cluster;
 
@@ -56,7 +33,8 @@ struct endpoint {
     struct list members; /* struct member.of_endpoint */
     struct balancer *balancer;
     char *address;
-    uint64_t id; /* never used twice: what "already tried" lists hold */
+    uint64_t id;   /* never used twice: what "already tried" lists hold */
+    uint64_t mark; /* the last balancer_apply that named it */
     uint32_t in_flight;
     uint64_t started;
     uint64_t failed; /* ended with an outcome that is the replica's fault */
@@ -84,16 +62,20 @@ struct member {
     uint32_t failures_in_row;
     uint64_t last_failure_us;
     bool on_trial;
+    bool gated; /* on trial while others are not: one call at a time */
 
     /* what policies keep */
-    double picks;       /* see p2c.c */
+    double picks;       /* see score.h */
     int64_t rr_current; /* see round_robin.c */
-    uint64_t mark;      /* epoch of the last snapshot that named it */
+    uint64_t mark;      /* the last balancer_apply that named it */
 };
 
+/* The rest is balancer.c's. */
+void member_reset_health(struct member *m); /* a clean sheet */
+
 /* The call that cluster_pick began at m has ended. m may be freed by this: do not touch it after.
- * took_us: from start of the attempt. */
-void member_done(struct member *m, enum outcome how, uint64_t now_us, uint64_t took_us);
+ */
+void member_done(struct member *m, enum outcome how, uint64_t now_us);
 
 /* The worker's connections to ep: the first one is ready, or the last one is gone. A new connection
  * ends an ejection that failing to connect had caused. */

@@ -22,7 +22,8 @@ struct lb_view {
     size_t n;
     const uint64_t *tried; /* endpoint ids that this call has been to: skipped */
     size_t n_tried;
-    double *fair_picks; /* the cluster's own count for p2c.c: picks per unit of weight */
+    uint32_t in_flight; /* at all members of the cluster */
+    double *fair_picks; /* of the cluster, see score.h */
 };
 
 struct lb_ops {
