@@ -40,7 +40,7 @@ struct gpu_conf {
 
 struct version_conf {
     const char *name;
-    const char **command; /* of a replica; {address}, {port}, {model}, {version} are filled in.
+    const char **command; /* of a replica; {address}, {port}, {model}, ... are filled in.
                              Empty: not started by us */
     size_t n_command;
     const char **endpoints; /* static replicas that serve this version */

@@ -48,8 +48,8 @@ const struct conf_table conf_gpu_table = {
 static const struct conf_field version_fields[] = {
     CONF_STRS(struct version_conf, command, "command", .max = 256, .max_value = TEXT_MAX_BYTES,
               .rule = conf_rule_argument,
-              .doc = "Program and arguments of a replica that penstock starts. {address}, {port}, "
-                     "{model}, {version}, {replica} and {node} are filled in."),
+              .doc = "Program and arguments of a replica that penstock starts. {address}, {host}, "
+                     "{port}, {model}, {version}, {replica}, {node} and {cards} are filled in."),
     CONF_STRS(struct version_conf, endpoints, "endpoints", .max = 1024,
               .max_value = NAME_MAX_BYTES * 2, .rule = conf_rule_endpoint,
               .doc = "Addresses of replicas that somebody else runs and that serve this version."),
@@ -90,8 +90,8 @@ static const struct conf_field scaling_fields[] = {
               .doc = "Calls in flight for each replica to aim for. 0: the version's slots, or 4."),
     CONF_UINT(struct scaling_conf, target_qps, "target_qps", .unit = "calls/s", .max = 10000000,
               .doc = "Calls per second for each replica to aim for. 0: not used."),
-    CONF_UINT(struct scaling_conf, stable_window_s, "stable_window_s", .unit = "s", .min = 1,
-              .max = 3600, .dflt = 60, .doc = "Load is averaged over this window."),
+    CONF_UINT(struct scaling_conf, stable_window_s, "stable_window_s", .unit = "s", .min = 6,
+              .max = 600, .dflt = 60, .doc = "Load is averaged over this window."),
     CONF_UINT(struct scaling_conf, burst_window_s, "burst_window_s", .unit = "s", .min = 1,
               .max = 600, .dflt = 6,
               .doc = "A shorter window that takes over when load at least doubles."),
@@ -216,7 +216,7 @@ static const struct conf_field node_fields[] = {
               .doc = "CPU that may be set aside for replicas and tasks."),
     CONF_UINT(struct node_conf, memory_mib, "memory_mib", .required = true, .unit = "MiB", .min = 1,
               .max = MEMORY_MIB_MAX, .doc = "Memory, likewise."),
-    CONF_LIST(struct node_conf, cards, "cards", .max = 64, .table = &card_table,
+    CONF_LIST(struct node_conf, cards, "cards", .max = 16, .table = &card_table,
               .doc = "Its GPUs; see `card`."),
     CONF_END,
 };

@@ -136,7 +136,7 @@ static const char *const placeholders[] = {"address", "port",    "model",
 const char *conf_rule_argument(const char *text)
 {
     for (const char *open = strchr(text, '{'); open != NULL; open = strchr(open + 1, '{')) {
-        const size_t len = strspn(open + 1, "abcdefghijklmnopqrstuvwxyz_");
+        const size_t len = strspn(open + 1, "abcdefghijklmnopqrstuvwxyz0123456789_");
         bool known = false;
 
         /* Only {word}: braces of JSON or of a shell's ${word} are the command's own. */
@@ -146,8 +146,8 @@ const char *conf_rule_argument(const char *text)
             known = known || (strlen(placeholders[i]) == len &&
                               strncmp(placeholders[i], open + 1, len) == 0);
         if (!known)
-            return "has a {word} that is not one of {address} {port} {model} {version} {replica} "
-                   "{node}";
+            return "has a {word} that is not one of {address} {host} {port} {model} {version} "
+                   "{replica} {node} {cards}";
     }
     return NULL;
 }
