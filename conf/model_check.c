@@ -26,8 +26,10 @@ static void unknown_version(struct conf_load *l, const struct model_conf *m, con
     struct nearest near;
 
     nearest_init(&near, version);
-    for (size_t i = 0; i < m->n_versions; i++)
-        nearest_offer(&near, m->versions[i].name);
+    for (size_t i = 0; i < m->n_versions; i++) {
+        if (strcmp(m->versions[i].name, VERSION_ANY) != 0)
+            nearest_offer(&near, m->versions[i].name);
+    }
     conf_problem_at(&l->where, key, "%s is not a version of this model%s%s",
                     conf_quote(shown, sizeof(shown), version),
                     near.best == NULL ? "" : "; nearest: ", near.best == NULL ? "" : near.best);
@@ -138,45 +140,69 @@ static void check_addresses(struct conf_load *l, const char **endpoints, size_t 
     conf_where_up(&l->where, mark);
 }
 
-static void check_version(struct conf_load *l, const struct model_conf *m, json_t *object,
-                          const struct version_conf *v, bool loaded_clean, struct map *seen)
+/* Who serves it: a command, its own endpoints, or the model's. Looks at what was written, so that a
+ * value that the tables refused is not reported as missing too. */
+static void check_servers(struct conf_load *l, json_t *object, bool model_has_endpoints)
 {
-    const size_t mark = conf_where_key(&l->where, v->name);
     const bool has_command = json_object_get(object, "command") != NULL;
     const bool has_endpoints = json_object_get(object, "endpoints") != NULL;
+    const char *const key = has_command ? "command" : "endpoints";
 
-    if (m->n_endpoints > 0 && (has_command || has_endpoints))
-        conf_problem_at(&l->where, has_command ? "command" : "endpoints",
-                        "the model has endpoints, which serve every version");
-    else if (m->n_endpoints == 0 && !has_command && !has_endpoints)
+    if (model_has_endpoints)
+        return; /* see check_versions */
+    if (!has_command && !has_endpoints)
         conf_problem(&l->where, "has neither command nor endpoints: nobody would serve it");
     else if (has_command && has_endpoints)
         conf_problem_at(&l->where, "endpoints",
                         "it has a command too; penstock starts its replicas or somebody else does");
-    else if (loaded_clean && m->n_endpoints == 0 && v->n_command + v->n_endpoints == 0)
-        conf_problem_at(&l->where, has_command ? "command" : "endpoints", "is empty");
+    else if (json_is_array(json_object_get(object, key)) &&
+             json_array_size(json_object_get(object, key)) == 0)
+        conf_problem_at(&l->where, key, "is empty");
+}
+
+static void check_version(struct conf_load *l, const struct model_conf *m,
+                          const struct version_conf *v, bool loaded_clean, struct map *seen)
+{
     if (m->protocol == PROTOCOL_TENSORFLOW &&
         (strspn(v->name, "0123456789") != strlen(v->name) || strlen(v->name) > 18))
         conf_problem(&l->where, "versions of protocol tensorflow are numbers of at most 18 digits");
     check_addresses(l, v->endpoints, v->n_endpoints, v->name, seen);
     if (loaded_clean)
         check_gpu(l, &v->gpu);
-    conf_where_up(&l->where, mark);
 }
 
-static void check_versions(struct conf_load *l, const struct model_conf *m, json_t *versions,
+static void check_versions(struct conf_load *l, const struct model_conf *m, json_t *object,
                            bool loaded_clean)
 {
+    json_t *const versions = json_object_get(object, "versions");
+    const bool model_has_endpoints = json_object_get(object, "endpoints") != NULL;
+    const char *served_twice = NULL;
     struct map seen;
 
     map_init(&seen);
     check_addresses(l, m->endpoints, m->n_endpoints, "", &seen);
     const size_t mark = conf_where_key(&l->where, "versions");
 
-    for (size_t i = 0; i < m->n_versions; i++)
-        check_version(l, m, json_object_get(versions, m->versions[i].name), &m->versions[i],
-                      loaded_clean, &seen);
+    for (size_t i = 0; i < m->n_versions; i++) {
+        const struct version_conf *const v = &m->versions[i];
+        json_t *const written = json_object_get(versions, v->name);
+        const size_t item = conf_where_key(&l->where, v->name);
+
+        if (json_is_object(written)) {
+            check_servers(l, written, model_has_endpoints);
+            check_version(l, m, v, loaded_clean, &seen);
+            if (model_has_endpoints && (json_object_get(written, "command") != NULL ||
+                                        json_object_get(written, "endpoints") != NULL))
+                served_twice = v->name;
+        }
+        conf_where_up(&l->where, item);
+    }
     conf_where_up(&l->where, mark);
+    if (served_twice != NULL)
+        conf_problem_at(
+            &l->where, "endpoints",
+            "these serve every version, but version %s has its own command or endpoints",
+            served_twice);
     map_fini(&seen);
 }
 
@@ -241,27 +267,33 @@ static void add_version_any(struct conf_load *l, struct model_conf *m)
     m->n_versions = 1;
 }
 
+static bool is_empty_list(json_t *v)
+{
+    return json_is_array(v) && json_array_size(v) == 0;
+}
+
 void model_finish(struct conf_load *l, struct model_raw *raw, json_t *object, bool loaded_clean)
 {
     struct model_conf *const m = &raw->conf;
     json_t *const versions = json_object_get(object, "versions");
-    const bool has_endpoints = json_object_get(object, "endpoints") != NULL;
+    json_t *const endpoints = json_object_get(object, "endpoints");
 
-    check_versions(l, m, versions, loaded_clean);
-    if (loaded_clean && has_endpoints && m->n_endpoints == 0)
+    check_versions(l, m, object, loaded_clean);
+    if (is_empty_list(endpoints))
         conf_problem_at(&l->where, "endpoints", "is empty");
+    check_services(l, m, json_object_get(object, "services") != NULL);
+    if (loaded_clean)
+        check_scaling(l, &m->scaling);
+    if (versions != NULL && !json_is_object(versions))
+        return; /* what would name them can't be judged */
     if (json_object_size(versions) == 0) {
-        if (!has_endpoints)
+        if (endpoints == NULL)
             conf_problem_at(&l->where, "versions",
                             "is missing or empty; a model has versions, or endpoints");
         add_version_any(l, m);
     }
     finish_labels(l, raw);
     finish_traffic(l, raw, json_object_size(json_object_get(object, "traffic")));
-    check_services(l, m,
-                   json_object_size(object) > 0 && json_object_get(object, "services") != NULL);
-    if (loaded_clean)
-        check_scaling(l, &m->scaling);
 }
 
 static int by_name(const void *a, const void *b)
