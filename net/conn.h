@@ -28,14 +28,17 @@ int net_addr_parse(struct net_addr *ret_addr, const char *text, struct err *err)
 /* Bound, listening, non-blocking socket or -errno. reuse_port: one of several listeners. */
 int net_listen(const struct net_addr *addr, bool reuse_port, struct err *err);
 void net_addr_of_socket(int fd, struct net_addr *ret_addr); /* getsockname, for port 0 */
+void net_addr_of_peer(int fd, struct net_addr *ret_addr);   /* getpeername */
 
 struct tls_ctx; /* net/tls.h */
 struct conn;
 
 struct conn_ops {
-    struct h2_events h2; /* user of every event is the conn's user; on_dirty is conn's own: leave NULL */
-    void (*on_ready)(void *user);                          /* connected (TLS done): may open streams */
-    void (*on_closed)(void *user, const char *why); /* exactly once, after every stream's on_close */
+    struct h2_events
+        h2; /* user of every event is the conn's user; on_dirty is conn's own: leave NULL */
+    void (*on_ready)(void *user); /* connected (TLS done): may open streams */
+    void (*on_closed)(void *user,
+                      const char *why); /* exactly once, after every stream's on_close */
 };
 
 struct conn_conf {

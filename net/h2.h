@@ -11,8 +11,8 @@
  * Source:    RFC 9113, RFC 7541.
  *
  * Invariants:
- *  - Calls that make output (h2_send_*, h2_reset, ...) may be made inside an event: they only queue.
- *    Output leaves in h2_flush, which is never called from inside an event.
+ *  - Calls that make output (h2_send_*, h2_reset, ...) may be made inside an event: they only
+ * queue. Output leaves in h2_flush, which is never called from inside an event.
  *  - on_close comes exactly once per stream, and is the last event of that stream.
  *  - Connection-level credit is returned on receipt; stream-level credit only by h2_consume. So a
  *    stream that nobody forwards holds at most limits.stream_window bytes.
@@ -54,7 +54,8 @@ enum h2_code {
 };
 const char *h2_code_name(uint32_t code); /* "CANCEL"; "?" for an unknown one */
 
-/* The value came as (or shall leave as) a literal that enters no HPACK table: high-entropy ones. */
+/* The value came as (or shall leave as) a literal that enters no HPACK table: high-entropy ones.
+ * (The session engine sees only the never-indexed form of RFC 7541 6.2.3.) */
 #define H2_FIELD_NO_INDEX 1u
 
 /* Not NUL-terminated. In events: valid until the event returns. In calls: copied. */
@@ -65,11 +66,13 @@ struct h2_field {
     uint32_t value_len;
     uint32_t flags;
 };
-#define H2_FIELD(n, v)                                                                             \
-    ((struct h2_field){.name = (n),                                                                \
-                       .value = (v),                                                               \
-                       .name_len = (uint32_t)(sizeof(n) - 1),                                      \
-                       .value_len = (uint32_t)(sizeof(v) - 1)})
+/* Of two string literals. H2_FIELD_INIT is for static tables. */
+#define H2_FIELD_INIT(n, v)                                                                        \
+    {                                                                                              \
+        .name = (n), .value = (v), .name_len = (uint32_t)(sizeof(n) - 1),                          \
+        .value_len = (uint32_t)(sizeof(v) - 1)                                                     \
+    }
+#define H2_FIELD(n, v) ((struct h2_field)H2_FIELD_INIT(n, v))
 
 /* What we announce to, and allow, the peer. h2_limits_default fills it. */
 struct h2_limits {
@@ -87,14 +90,15 @@ struct h2_events {
      * before H2_RESPONSE. */
     void (*on_headers)(void *user, struct h2_stream *s, enum h2_block kind,
                        const struct h2_field *fields, size_t n, bool end);
-    /* Payload without padding; [p, p+len) lies in slab (take slab_ref to keep it). len may be 0 with
-     * end. The receiver owes h2_consume(s, len) when it has passed the bytes on or dropped them. */
-    void (*on_data)(void *user, struct h2_stream *s, struct slab *slab, const uint8_t *p, size_t len,
-                    bool end);
+    /* Payload without padding; [p, p+len) lies in slab (take slab_ref to keep it). len may be 0
+     * with end. The receiver owes h2_consume(s, len) when it has passed the bytes on or dropped
+     * them. */
+    void (*on_data)(void *user, struct h2_stream *s, struct slab *slab, const uint8_t *p,
+                    size_t len, bool end);
     /* bytes of h2_send_data have moved into the connection's output. */
     void (*on_sent)(void *user, struct h2_stream *s, size_t bytes);
-    /* The stream is over: H2_NO_ERROR when both halves ended (or RST NO_ERROR), else the code of the
-     * RST_STREAM seen or sent, H2_REFUSED_STREAM also for one above a GOAWAY's last id or never
+    /* The stream is over: H2_NO_ERROR when both halves ended (or RST NO_ERROR), else the code of
+     * the RST_STREAM seen or sent, H2_REFUSED_STREAM also for one above a GOAWAY's last id or never
      * sent (safe to repeat elsewhere), H2_CONNECT_ERROR when the connection died. by_peer: the peer
      * reset it (or the connection died); false: we did. */
     void (*on_close)(void *user, struct h2_stream *s, uint32_t code, bool by_peer);
@@ -113,27 +117,32 @@ struct h2 *h2_new(const struct h2_engine *engine, enum h2_role role, const struc
                   const struct h2_events *events, void *user, struct slab_pool *pool);
 struct h2 *h2_free(struct h2 *h); /* returns NULL */
 
-/* Feed bytes that lie in slab. 0, or -EPROTO with err filled: flush (a GOAWAY is queued), then close. */
+/* Feed bytes that lie in slab. 0, or -EPROTO with err filled: flush (a GOAWAY may be queued), then
+ * close. The session engine finds some errors only when it writes its GOAWAY: then 0 comes here,
+ * and h2_is_done is true after the next flush. */
 int h2_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, struct err *err);
 /* The transport is gone: every stream ends with on_close(H2_CONNECT_ERROR, by_peer). */
 void h2_lost(struct h2 *h);
 /* Append output to out until it holds about high_water bytes. Control frames always go. */
 void h2_flush(struct h2 *h, struct outq *out, size_t high_water);
-bool h2_wants_flush(const struct h2 *h); /* something could go out if there were room */
-bool h2_is_done(const struct h2 *h);     /* nothing more will come or go: close the transport */
+bool h2_wants_flush(const struct h2 *h);     /* something could go out if there were room */
+bool h2_is_done(const struct h2 *h);         /* nothing more will come or go: close the transport */
+const char *h2_why_done(const struct h2 *h); /* the error that ended it; "" if none */
 
 /* Client: open a stream. NULL when h2_can_open is false. user is set before any event. */
 struct h2_stream *h2_open(struct h2 *h, const struct h2_field *fields, size_t n, bool end,
                           void *user);
 bool h2_can_open(const struct h2 *h); /* under the peer's limit, no GOAWAY, ids left */
-uint32_t h2_peer_max_streams(const struct h2 *h); /* 100 until its SETTINGS came; then UINT32_MAX if it names none */
+uint32_t h2_peer_max_streams(
+    const struct h2 *h); /* 100 until its SETTINGS came; then UINT32_MAX if it names none */
 bool h2_settings_seen(const struct h2 *h);
 uint32_t h2_n_streams(const struct h2 *h);
 
 /* Response headers, or trailers (kind H2_TRAILERS, end true): trailers wait behind queued data. */
-void h2_send_headers(struct h2_stream *s, enum h2_block kind, const struct h2_field *fields, size_t n,
-                     bool end);
-/* slab: holder of p (a reference is taken), or NULL: the bytes are copied. len 0 with end is fine. */
+void h2_send_headers(struct h2_stream *s, enum h2_block kind, const struct h2_field *fields,
+                     size_t n, bool end);
+/* slab: holder of p (a reference is taken), or NULL: the bytes are copied. len 0 with end is fine.
+ */
 void h2_send_data(struct h2_stream *s, struct slab *slab, const uint8_t *p, size_t len, bool end);
 size_t h2_stream_queued(const struct h2_stream *s); /* bytes not yet in the output */
 void h2_consume(struct h2_stream *s, size_t bytes); /* returns stream-level credit */
@@ -149,6 +158,9 @@ struct h2 *h2_stream_h2(const struct h2_stream *s);
 /* Two-step shutdown of RFC 9113 6.8: notice (last id 2^31-1), then final (the real last id). */
 void h2_goaway_notice(struct h2 *h);
 void h2_goaway(struct h2 *h, uint32_t code, const char *debug);
+/* The same with a last id that the caller chose (a scripted peer): streams above end as refused. */
+void h2_goaway_last(struct h2 *h, uint32_t last_stream_id, uint32_t code, const char *debug);
+bool h2_saw_goaway(const struct h2 *h); /* the peer's came */
 void h2_ping(struct h2 *h, uint64_t opaque);
 
 #endif

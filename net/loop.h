@@ -21,8 +21,11 @@
 
 struct loop {
     struct ev_loop *ev; /* epoll back end */
+    ev_check check;     /* first after blocking: takes the time */
     ev_prepare prepare;
+    ev_idle again; /* runs while a turn left something for the next one: do not block */
     ev_timer tick; /* armed for the heap's minimum */
+    uint64_t tick_at_us;
     struct heap timers;
     struct list dirty; /* struct dirty */
     struct list dead;  /* struct dead */
@@ -31,9 +34,15 @@ struct loop {
     uint64_t now_us; /* CLOCK_MONOTONIC, taken once per turn */
 };
 
+/* Take the time again: before timers are started outside a turn (start-up, after a long blocking
+ * call). Returns now_us. */
+uint64_t loop_refresh(struct loop *l);
+
 void loop_init(struct loop *l, void *mbox_arg);
 void loop_fini(struct loop *l);
-void loop_run(struct loop *l);  /* until loop_stop */
+void loop_run(struct loop *l); /* until loop_stop */
+void loop_turn(
+    struct loop *l); /* one turn, blocking for the first event: for tests and CLI verbs */
 void loop_stop(struct loop *l); /* on its thread */
 
 /* A timer: fires once, on the loop's thread. */

@@ -33,7 +33,7 @@ struct slab_pool {
 #define SLAB_LARGE_BYTES (256u * 1024)
 
 void slab_pool_init(struct slab_pool *pool);
-void slab_pool_fini(struct slab_pool *pool); /* every slab must be back */
+void slab_pool_fini(struct slab_pool *pool);                 /* every slab must be back */
 struct slab *slab_get(struct slab_pool *pool, size_t bytes); /* rounded up to a class */
 struct slab *slab_ref(struct slab *s);
 void slab_unref(struct slab *s); /* NULL is fine */

@@ -1,0 +1,567 @@
+#include "net/conn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/xalloc.h"
+
+#define CONN_MAGIC 0x636f6e6eu
+
+#define HIGH_WATER                                                                                 \
+    (256u * 1024) /* of output: stays in the cache, bounds what a slow peer holds                  \
+                   */
+#define MAX_IOV          64
+#define FLUSH_ROUNDS     4                   /* x HIGH_WATER per turn, then the others' turn */
+#define DRAIN_PING       0x70656e73746f636bu /* "penstock" */
+#define KEEP_PING        0x6b656570616c6976u /* "keepaliv" */
+#define DRAIN_WAIT_US    1000000
+#define USER_TIMEOUT_MS  60000 /* unacknowledged bytes for so long: the peer is gone */
+#define KEEPALIVE_IDLE_S 30
+#define KEEPALIVE_EACH_S 10
+#define KEEPALIVE_PROBES 3
+
+enum conn_state { CONN_CONNECTING = 0, CONN_SETUP, CONN_READY, CONN_CLOSING };
+
+struct conn {
+    uint32_t magic;
+    enum conn_state state;
+    struct loop *loop;
+    int fd;
+    ev_io readable;
+    ev_io writable; /* active only after the socket took less than we had */
+    bool blocked;   /* it has not said writable since */
+    bool broken;    /* writing is no use any more */
+    bool read_large;
+    bool first_read_done;
+    bool draining;
+    struct h2 *h2;
+    struct outq out;
+    struct dirty dirty;
+    struct dead dead;
+    struct timer timer; /* the earliest of the times below; 0: not wanted */
+    uint64_t setup_by_us, drain_by_us, ping_at_us, pong_by_us;
+    uint64_t recv_us; /* last bytes from the peer */
+    struct conn_conf conf;
+    struct conn_ops ops;
+    void *user;
+    struct net_addr peer;
+    char why[192];
+};
+
+#define HTTP1_TEXT "This port speaks HTTP/2 (gRPC) only.\n"
+static const char http1_answer[] = "HTTP/1.1 505 HTTP Version Not Supported\r\n"
+                                   "content-type: text/plain\r\nconnection: close\r\n"
+                                   "content-length: 37\r\n\r\n" HTTP1_TEXT;
+_Static_assert(sizeof(HTTP1_TEXT) - 1 == 37, "content-length above");
+
+void conn_conf_default(struct conn_conf *c)
+{
+    *c = (struct conn_conf){
+        .connect_timeout_us = 3000000,
+        .ping_timeout_us = 10000000,
+    };
+    h2_limits_default(&c->limits);
+}
+
+/* ---- end ---- */
+
+static void conn_fail(struct conn *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/* The first reason stands. Nothing is called back here: the reaping of this turn does it. */
+static void conn_fail(struct conn *c, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (c->state == CONN_CLOSING)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(c->why, sizeof(c->why), fmt, ap);
+    va_end(ap);
+    c->state = CONN_CLOSING;
+    ev_io_stop(c->loop->ev, &c->readable);
+    ev_io_stop(c->loop->ev, &c->writable);
+    timer_stop(c->loop, &c->timer);
+    list_remove(&c->dirty.node);
+    loop_bury(c->loop, &c->dead);
+}
+
+static void conn_write(struct conn *c);
+
+static void conn_reap(struct dead *d)
+{
+    struct conn *c = container_of(d, struct conn, dead);
+
+    if (!c->broken && !c->blocked) { /* a GOAWAY and the last trailers may still go */
+        h2_flush(c->h2, &c->out, HIGH_WATER);
+        conn_write(c);
+    }
+    h2_lost(c->h2);
+    if (c->ops.on_closed != NULL)
+        c->ops.on_closed(c->user, c->why);
+    c->h2 = h2_free(c->h2);
+    outq_fini(&c->out);
+    list_remove(&c->dirty.node);
+    if (c->fd >= 0)
+        close(c->fd);
+    c->magic = 0;
+    free(c);
+}
+
+/* ---- times ---- */
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+static void conn_arm(struct conn *c)
+{
+    uint64_t at = earlier(c->setup_by_us, c->drain_by_us);
+
+    at = earlier(earlier(at, c->ping_at_us), c->pong_by_us);
+    if (at == 0)
+        timer_stop(c->loop, &c->timer);
+    else
+        timer_start(c->loop, &c->timer, at);
+}
+
+/* Silence counts only while a stream is open; the timer itself runs on, or each call would move it.
+ */
+static void conn_check_ping(struct conn *c, uint64_t now_us)
+{
+    const uint64_t due_us = c->recv_us + c->conf.ping_after_us;
+
+    if (c->ping_at_us == 0 || now_us < c->ping_at_us)
+        return;
+    if (due_us > now_us) {
+        c->ping_at_us = due_us;
+    } else if (h2_n_streams(c->h2) == 0) {
+        c->ping_at_us = now_us + c->conf.ping_after_us;
+    } else {
+        h2_ping(c->h2, KEEP_PING);
+        c->ping_at_us = 0;
+        c->pong_by_us = now_us + c->conf.ping_timeout_us;
+    }
+}
+
+static void conn_final_goaway(struct conn *c)
+{
+    c->drain_by_us = 0;
+    h2_goaway(c->h2, H2_NO_ERROR, NULL);
+}
+
+static void conn_on_timer(struct timer *t)
+{
+    struct conn *c = container_of(t, struct conn, timer);
+    const uint64_t now_us = c->loop->now_us;
+
+    if (c->setup_by_us != 0 && now_us >= c->setup_by_us) {
+        conn_fail(c, "%s",
+                  c->state == CONN_CONNECTING ? "connect timed out"
+                                              : "no HTTP/2 SETTINGS from the peer in time");
+        return;
+    }
+    if (c->pong_by_us != 0 && now_us >= c->pong_by_us) {
+        c->broken = true;
+        conn_fail(c, "no answer to PING in %llu ms",
+                  (unsigned long long)(c->conf.ping_timeout_us / 1000));
+        return;
+    }
+    if (c->drain_by_us != 0 && now_us >= c->drain_by_us)
+        conn_final_goaway(c);
+    conn_check_ping(c, now_us);
+    conn_arm(c);
+}
+
+/* ---- the engine's events, passed on with the user's pointer ---- */
+
+static struct conn *conn_of(void *user)
+{
+    return obj_cast(CONN, struct conn, user);
+}
+
+static void ev_headers(void *user, struct h2_stream *s, enum h2_block kind,
+                       const struct h2_field *fields, size_t n, bool end)
+{
+    struct conn *c = conn_of(user);
+
+    c->ops.h2.on_headers(c->user, s, kind, fields, n, end);
+}
+
+static void ev_data(void *user, struct h2_stream *s, struct slab *slab, const uint8_t *p,
+                    size_t len, bool end)
+{
+    struct conn *c = conn_of(user);
+
+    c->ops.h2.on_data(c->user, s, slab, p, len, end);
+}
+
+static void ev_sent(void *user, struct h2_stream *s, size_t bytes)
+{
+    struct conn *c = conn_of(user);
+
+    c->ops.h2.on_sent(c->user, s, bytes);
+}
+
+static void ev_close(void *user, struct h2_stream *s, uint32_t code, bool by_peer)
+{
+    struct conn *c = conn_of(user);
+
+    c->ops.h2.on_close(c->user, s, code, by_peer);
+}
+
+static void ev_goaway(void *user, uint32_t last_stream_id, uint32_t code, const uint8_t *debug,
+                      size_t debug_len)
+{
+    struct conn *c = conn_of(user);
+
+    if (c->ops.h2.on_goaway != NULL)
+        c->ops.h2.on_goaway(c->user, last_stream_id, code, debug, debug_len);
+    loop_mark_dirty(c->loop, &c->dirty); /* it may be done now */
+}
+
+static void ev_settings(void *user)
+{
+    struct conn *c = conn_of(user);
+
+    c->setup_by_us = 0;
+    conn_arm(c);
+    if (c->state == CONN_SETUP) {
+        c->state = CONN_READY;
+        if (c->ops.on_ready != NULL)
+            c->ops.on_ready(c->user);
+    }
+    if (c->ops.h2.on_settings != NULL)
+        c->ops.h2.on_settings(c->user);
+}
+
+static void ev_ping_ack(void *user, uint64_t opaque)
+{
+    struct conn *c = conn_of(user);
+
+    if (opaque == DRAIN_PING && c->drain_by_us != 0) {
+        conn_final_goaway(c);
+        conn_arm(c);
+    } else if (opaque == KEEP_PING && c->pong_by_us != 0) {
+        c->pong_by_us = 0;
+        c->ping_at_us = c->loop->now_us + c->conf.ping_after_us;
+        conn_arm(c);
+    } else if (c->ops.h2.on_ping_ack != NULL) {
+        c->ops.h2.on_ping_ack(c->user, opaque);
+    }
+}
+
+static void ev_dirty(void *user)
+{
+    struct conn *c = conn_of(user);
+
+    if (c->state != CONN_CLOSING)
+        loop_mark_dirty(c->loop, &c->dirty);
+}
+
+/* ---- writing ---- */
+
+static void conn_write(struct conn *c)
+{
+    struct iovec iov[MAX_IOV];
+    struct msghdr msg = {.msg_iov = iov};
+    size_t want = 0;
+    ssize_t n;
+
+    if (c->out.bytes == 0)
+        return;
+    msg.msg_iovlen = (size_t)outq_iov(&c->out, iov, MAX_IOV);
+    for (size_t i = 0; i < msg.msg_iovlen; i++)
+        want += iov[i].iov_len;
+    do
+        n = sendmsg(c->fd, &msg, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno != EAGAIN) {
+        c->broken = true;
+        conn_fail(c, "write: %s", strerror(errno));
+        return;
+    }
+    if (n > 0)
+        outq_sent(&c->out, (size_t)n);
+    if (n >= 0 && (size_t)n == want)
+        return;
+    c->blocked = true;
+    if (c->state != CONN_CLOSING)
+        ev_io_start(c->loop->ev, &c->writable);
+}
+
+/* Everything this turn produced leaves here, in one write when the socket has room. */
+static void conn_flush(struct dirty *d)
+{
+    struct conn *c = container_of(d, struct conn, dirty);
+
+    for (int round = 0; c->state != CONN_CLOSING; round++) {
+        bool nothing;
+
+        h2_flush(c->h2, &c->out, HIGH_WATER);
+        nothing = c->out.bytes == 0;
+        if (c->state == CONN_CONNECTING || (c->conf.tls == NULL && !c->first_read_done))
+            return; /* an accepted peer speaks first: it may not speak HTTP/2 at all */
+        if (!c->blocked)
+            conn_write(c);
+        if (c->blocked || c->state == CONN_CLOSING)
+            return;
+        if (c->out.bytes == 0 && (nothing || !h2_wants_flush(c->h2)))
+            break; /* an engine may want to, and yet have nothing that its peer allows */
+        if (round + 1 == FLUSH_ROUNDS) {
+            loop_mark_dirty(c->loop, &c->dirty);
+            return;
+        }
+    }
+    ev_io_stop(c->loop->ev, &c->writable);
+    if (h2_is_done(c->h2))
+        conn_fail(c, "%s", h2_why_done(c->h2)[0] != '\0' ? h2_why_done(c->h2) : "drained");
+}
+
+/* ---- reading ---- */
+
+static bool is_http1(const uint8_t *p, size_t len)
+{
+    static const char *const methods[] = {"GET ",    "POST ",    "PUT ",   "HEAD ",
+                                          "DELETE ", "OPTIONS ", "PATCH ", "CONNECT "};
+
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++)
+        if (len >= strlen(methods[i]) && memcmp(p, methods[i], strlen(methods[i])) == 0)
+            return true;
+    return false;
+}
+
+/* What a peer sends first shows whether it is in the right place. Returns false when c ended. */
+static bool conn_first_read(struct conn *c, const uint8_t *p, size_t len)
+{
+    c->first_read_done = true;
+    if (is_http1(p, len)) {
+        (void)!send(c->fd, http1_answer, sizeof(http1_answer) - 1, MSG_NOSIGNAL);
+        c->broken = true; /* our SETTINGS must not follow it */
+        conn_fail(c, "the client speaks HTTP/1");
+        return false;
+    }
+    if (len >= 2 && p[0] == 0x16 && p[1] == 0x03) {
+        c->broken = true;
+        conn_fail(c, "the client speaks TLS to a cleartext port");
+        return false;
+    }
+    loop_mark_dirty(c->loop, &c->dirty);
+    return true;
+}
+
+static void conn_read(struct conn *c)
+{
+    const size_t room = c->read_large ? SLAB_LARGE_BYTES : SLAB_SMALL_BYTES;
+    struct slab *slab = slab_get(&c->loop->slabs, room);
+    struct err err;
+    ssize_t n;
+
+    do
+        n = read(c->fd, slab->data, room);
+    while (n < 0 && errno == EINTR);
+    if (n <= 0) {
+        slab_unref(slab);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        c->broken = n < 0;
+        conn_fail(c, "%s", n == 0 ? "closed by the peer" : strerror(errno));
+        return;
+    }
+    c->read_large = (size_t)n == room || (c->read_large && (size_t)n > SLAB_SMALL_BYTES);
+    c->recv_us = c->loop->now_us;
+    if (c->first_read_done || conn_first_read(c, slab->data, (size_t)n)) {
+        if (h2_recv(c->h2, slab, slab->data, (size_t)n, &err) != 0)
+            conn_fail(c, "%s", err.text);
+    }
+    slab_unref(slab);
+}
+
+static void conn_on_readable(struct ev_loop *ev, ev_io *w, int revents)
+{
+    (void)ev;
+    (void)revents;
+    conn_read(container_of(w, struct conn, readable));
+}
+
+/* ---- start ---- */
+
+static void conn_tune_socket(int fd, int family)
+{
+    const int on = 1, user_ms = USER_TIMEOUT_MS, idle_s = KEEPALIVE_IDLE_S;
+    const int each_s = KEEPALIVE_EACH_S, probes = KEEPALIVE_PROBES;
+
+    if (family == AF_UNIX)
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &each_s, sizeof(each_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
+static void conn_connected(struct conn *c)
+{
+    conn_tune_socket(c->fd, c->peer.sa.ss_family);
+    c->recv_us = c->loop->now_us;
+    c->first_read_done = true;
+    c->state = CONN_READY;
+    if (c->conf.ping_after_us != 0)
+        c->ping_at_us = c->loop->now_us + c->conf.ping_after_us;
+    conn_arm(c);
+    ev_io_start(c->loop->ev, &c->readable);
+    loop_mark_dirty(c->loop, &c->dirty);
+    if (c->ops.on_ready != NULL)
+        c->ops.on_ready(c->user);
+}
+
+static void conn_on_writable(struct ev_loop *ev, ev_io *w, int revents)
+{
+    struct conn *c = container_of(w, struct conn, writable);
+    int error = 0;
+    socklen_t len = sizeof(error);
+
+    (void)revents;
+    if (c->state != CONN_CONNECTING) {
+        c->blocked = false;
+        loop_mark_dirty(c->loop, &c->dirty);
+        return;
+    }
+    ev_io_stop(ev, w);
+    if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+        error = errno;
+    if (error != 0) {
+        c->broken = true;
+        conn_fail(c, "connect: %s", strerror(error));
+    } else {
+        conn_connected(c);
+    }
+}
+
+static struct conn *conn_new(struct loop *l, int fd, enum h2_role role,
+                             const struct conn_conf *conf, const struct conn_ops *ops, void *user)
+{
+    struct conn *c = xcalloc(1, sizeof(*c));
+    const struct h2_events events = {
+        .on_headers = ops->h2.on_headers != NULL ? ev_headers : NULL,
+        .on_data = ops->h2.on_data != NULL ? ev_data : NULL,
+        .on_sent = ops->h2.on_sent != NULL ? ev_sent : NULL,
+        .on_close = ops->h2.on_close != NULL ? ev_close : NULL,
+        .on_goaway = ev_goaway,
+        .on_settings = ev_settings,
+        .on_ping_ack = ev_ping_ack,
+        .on_dirty = ev_dirty,
+    };
+
+    c->magic = CONN_MAGIC;
+    c->loop = l;
+    c->fd = fd;
+    c->conf = *conf;
+    c->ops = *ops;
+    c->user = user;
+    c->dirty.flush = conn_flush;
+    c->dead.reap = conn_reap;
+    c->timer.fire = conn_on_timer;
+    c->recv_us = l->now_us;
+    outq_init(&c->out, &l->slabs);
+    ev_io_init(&c->readable, conn_on_readable, fd, EV_READ);
+    ev_io_init(&c->writable, conn_on_writable, fd, EV_WRITE);
+    c->setup_by_us = l->now_us + conf->connect_timeout_us;
+    conn_arm(c);
+    c->h2 = h2_new(conf->engine, role, &conf->limits, &events, c, &l->slabs);
+    return c;
+}
+
+struct conn *conn_accept(struct loop *l, int fd, const struct conn_conf *conf,
+                         const struct conn_ops *ops, void *user)
+{
+    struct conn *c = conn_new(l, fd, H2_SERVER, conf, ops, user);
+
+    net_addr_of_peer(fd, &c->peer);
+    conn_tune_socket(fd, c->peer.sa.ss_family);
+    c->state = CONN_SETUP;
+    if (conf->ping_after_us != 0)
+        c->ping_at_us = l->now_us + conf->ping_after_us;
+    ev_io_start(l->ev, &c->readable);
+    return c;
+}
+
+/* Never fails at once: what goes wrong comes as on_closed in this turn. */
+struct conn *conn_dial(struct loop *l, const struct net_addr *addr, const struct conn_conf *conf,
+                       const struct conn_ops *ops, void *user)
+{
+    const int fd = socket(addr->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int fd_errno = errno;
+    struct conn *c = conn_new(l, fd, H2_CLIENT, conf, ops, user);
+    int r;
+
+    c->peer = *addr;
+    if (fd < 0) {
+        c->broken = true;
+        conn_fail(c, "socket: %s", strerror(fd_errno));
+        return c;
+    }
+    do
+        r = connect(fd, (const struct sockaddr *)&addr->sa, addr->sa_len);
+    while (r != 0 && errno == EINTR);
+    if (r != 0 && errno != EINPROGRESS) {
+        c->broken = true;
+        conn_fail(c, "connect: %s", strerror(errno));
+        return c;
+    }
+    ev_io_start(l->ev,
+                &c->writable); /* also when connected at once: on_ready is never called here */
+    return c;
+}
+
+/* ---- the rest ---- */
+
+struct h2 *conn_h2(struct conn *c)
+{
+    return c->h2;
+}
+
+bool conn_is_ready(const struct conn *c)
+{
+    return c->state == CONN_READY;
+}
+
+const char *conn_peer(const struct conn *c)
+{
+    return c->peer.text;
+}
+
+void conn_drain(struct conn *c)
+{
+    if (c->draining || c->state == CONN_CLOSING)
+        return;
+    c->draining = true;
+    if (c->state != CONN_READY) {
+        conn_fail(c, "drained");
+        return;
+    }
+    h2_goaway_notice(c->h2);
+    h2_ping(c->h2, DRAIN_PING);
+    c->drain_by_us = c->loop->now_us + DRAIN_WAIT_US;
+    conn_arm(c);
+}
+
+void conn_close(struct conn *c, const char *why)
+{
+    if (c->state == CONN_READY && !c->broken)
+        h2_goaway(c->h2, H2_NO_ERROR, NULL);
+    conn_fail(c, "%s", why);
+}
+
+size_t conn_out_bytes(const struct conn *c)
+{
+    return c->out.bytes;
+}

@@ -1,0 +1,66 @@
+/* net/h2_engine.h - what stands behind net/h2.h: the ops table of an engine and the two bases.
+ *
+ * Owns:      nothing.
+ * Called by: net/h2.c (dispatch), net/h2_*.c (the engines). Nobody else includes this.
+ *
+ * An engine embeds struct h2 and struct h2_stream as first members of its own structs.
+ */
+#ifndef NET_H2_ENGINE_H
+#define NET_H2_ENGINE_H
+
+#include "net/h2.h"
+
+struct h2 {
+    const struct h2_engine *engine;
+    enum h2_role role;
+    struct h2_limits limits;
+    struct h2_events events;
+    void *user;
+    struct slab_pool *pool;
+    uint32_t n_streams; /* between open and on_close */
+    bool saw_goaway;
+    char why[256]; /* h2_why_done */
+};
+
+struct h2_stream {
+    struct h2 *h2;
+    void *user;
+    uint32_t id; /* 0: a client's HEADERS have not left */
+};
+
+/* Each as the function of the same name in net/h2.h says. */
+struct h2_engine {
+    const char *name;
+    struct h2 *(*create)(enum h2_role role, const struct h2_limits *limits); /* then h2_new fills */
+    void (*start)(struct h2 *h); /* base is filled: queue SETTINGS */
+    void (*destroy)(struct h2 *h);
+    int (*recv)(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, struct err *err);
+    void (*lost)(struct h2 *h, uint32_t code, bool by_peer); /* ends every stream with these */
+    void (*flush)(struct h2 *h, struct outq *out, size_t high_water);
+    bool (*wants_flush)(const struct h2 *h);
+    bool (*is_done)(const struct h2 *h);
+    struct h2_stream *(*open)(struct h2 *h, const struct h2_field *fields, size_t n, bool end,
+                              void *user);
+    bool (*can_open)(const struct h2 *h);
+    uint32_t (*peer_max_streams)(const struct h2 *h);
+    bool (*settings_seen)(const struct h2 *h);
+    void (*send_headers)(struct h2_stream *s, enum h2_block kind, const struct h2_field *fields,
+                         size_t n, bool end);
+    void (*send_data)(struct h2_stream *s, struct slab *slab, const uint8_t *p, size_t len,
+                      bool end);
+    size_t (*queued)(const struct h2_stream *s);
+    void (*consume)(struct h2_stream *s, size_t bytes);
+    void (*reset)(struct h2_stream *s, uint32_t code);
+    void (*goaway_notice)(struct h2 *h);
+    uint32_t (*last_stream_id)(const struct h2 *h); /* the peer's highest that we took */
+    void (*goaway)(struct h2 *h, uint32_t last_stream_id, uint32_t code, const char *debug);
+    void (*ping)(struct h2 *h, uint64_t opaque);
+};
+
+static inline void h2_dirty(struct h2 *h)
+{
+    if (h->events.on_dirty != NULL)
+        h->events.on_dirty(h->user);
+}
+
+#endif
