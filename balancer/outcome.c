@@ -3,19 +3,7 @@
 #include <string.h>
 
 #include "base/check.h"
-
-/* grpc-status values that are read here; the whole table is proto/grpc.h's. */
-enum {
-    GRPC_OK = 0,
-    GRPC_CANCELLED = 1,
-    GRPC_UNKNOWN = 2,
-    GRPC_DEADLINE_EXCEEDED = 4,
-    GRPC_NOT_FOUND = 5,
-    GRPC_RESOURCE_EXHAUSTED = 8,
-    GRPC_INTERNAL = 13,
-    GRPC_UNAVAILABLE = 14,
-    GRPC_DATA_LOSS = 15,
-};
+#include "proto/grpc.h"
 
 static const char *const names[OUTCOME_N] = {
     [OUTCOME_OK] = "ok",
@@ -108,6 +96,6 @@ enum outcome outcome_of_status(uint32_t grpc_status, const char *message, size_t
     case GRPC_DATA_LOSS:
         return OUTCOME_SERVER_ERROR;
     default:
-        return grpc_status > 16 ? OUTCOME_SERVER_ERROR : OUTCOME_OK;
+        return grpc_status >= GRPC_N_STATUS ? OUTCOME_SERVER_ERROR : OUTCOME_OK;
     }
 }

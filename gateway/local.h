@@ -46,7 +46,8 @@ const struct local_method *local_find(const struct local *l, const char *path, s
 
 struct local_call *local_open(struct local *l, const struct local_method *m,
                               const struct local_sink *sink, void *user);
-/* One whole request message, without prefix, uncompressed. Ignored after finish. */
+/* One whole request message, without prefix, uncompressed. Ignored after finish. Feed the next one
+ * when what was sent has mostly left: a client that does not read must not fill our memory. */
 void local_on_message(struct local_call *c, const uint8_t *message, size_t len);
 void local_on_end(struct local_call *c); /* the client half-closed */
 /* The stream is over, however; frees c. Never from inside the sink. Returns NULL. */
