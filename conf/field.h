@@ -30,6 +30,7 @@ enum conf_kind {
     CONF_KIND_LIST,   /* array of structs and its count, from a JSON array */
     CONF_KIND_MAP,    /* the same from a JSON object: the key goes to the struct's first member */
     CONF_KIND_PAIRS,  /* struct conf_pair * and its count: a JSON object of scalars */
+    CONF_KIND_JSON,   /* const char *: any JSON value, kept as text */
 };
 
 /* A member of an object whose keys the operator chooses and whose values are scalars (labels,
@@ -110,6 +111,10 @@ struct conf_table {
     {                                                                                              \
         .key = (name), .kind = CONF_KIND_PAIRS, .offset = offsetof(type, member),                  \
         .count_offset = offsetof(type, n_##member), __VA_ARGS__                                    \
+    }
+#define CONF_JSON(type, member, name, ...)                                                         \
+    {                                                                                              \
+        .key = (name), .kind = CONF_KIND_JSON, .offset = offsetof(type, member), __VA_ARGS__       \
     }
 #define CONF_END                                                                                   \
     {                                                                                              \

@@ -15,7 +15,6 @@
 
 #define GENERATION_BYTES_MAX (256u * 1024 * 1024)
 #define MODELS_MAX           4096
-#define TEXT_BYTES_MAX       (64u * 1024 * 1024) /* of one generation as one text */
 
 /* struct generation shows refs as a plain number: the type is shared with readers that never look
  * at it. Only these two functions do, atomically. */
@@ -192,7 +191,7 @@ struct generation *generation_load_text(const char *json, size_t len,
     const size_t before = problems->n;
     struct generation *g = NULL;
 
-    json_t *const tree = conf_parse(json, len, TEXT_BYTES_MAX, "generation", problems);
+    json_t *const tree = conf_parse(json, len, CONF_TEXT_BYTES_MAX, "generation", problems);
     if (tree == NULL)
         return NULL;
     if (json_is_object(tree))

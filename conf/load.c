@@ -396,6 +396,15 @@ static void load_pairs(struct conf_load *l, const struct conf_field *f, json_t *
     *(size_t *)member(into, f->count_offset) = n_good;
 }
 
+static void load_json(struct conf_load *l, const json_t *v, const char **into)
+{
+    char *const text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS);
+
+    check(text != NULL); /* it came out of the parser */
+    *into = take_text(l, text);
+    free(text);
+}
+
 static void load_field(struct conf_load *l, const struct conf_field *f, json_t *v, void *into)
 {
     void *const at = member(into, f->offset);
@@ -431,6 +440,9 @@ static void load_field(struct conf_load *l, const struct conf_field *f, json_t *
         break;
     case CONF_KIND_PAIRS:
         load_pairs(l, f, v, into);
+        break;
+    case CONF_KIND_JSON:
+        load_json(l, v, at);
         break;
     case CONF_KIND_END:
         check(!"a row has a kind");
@@ -492,7 +504,7 @@ int conf_load_text(struct arena *arena, const struct conf_table *table, const ch
 {
     struct conf_load l = {.arena = arena};
     const size_t before = problems->n;
-    json_t *const object = conf_parse(text, len, CONF_FILE_BYTES_MAX, file, problems);
+    json_t *const object = conf_parse(text, len, CONF_TEXT_BYTES_MAX, file, problems);
 
     conf_defaults(table, into);
     if (object != NULL) {
@@ -530,6 +542,7 @@ void conf_defaults(const struct conf_table *table, void *into)
         case CONF_KIND_LIST:
         case CONF_KIND_MAP:
         case CONF_KIND_PAIRS:
+        case CONF_KIND_JSON:
         case CONF_KIND_END:
             break; /* empty */
         }
@@ -555,6 +568,7 @@ static json_t *default_of(const struct conf_field *f)
     case CONF_KIND_MAP:
     case CONF_KIND_PAIRS:
         return json_object();
+    case CONF_KIND_JSON:
     case CONF_KIND_END:
         break;
     }

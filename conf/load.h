@@ -15,7 +15,8 @@
 #include "conf/problem.h"
 
 #define CONF_FILE_BYTES_MAX (4u * 1024 * 1024)
-#define CONF_DEPTH_MAX      32 /* of brackets; the deepest table has 6 */
+#define CONF_TEXT_BYTES_MAX (16u * 1024 * 1024) /* of one text from the network */
+#define CONF_DEPTH_MAX      32                  /* of brackets; the deepest table has 6 */
 
 /* Parse: duplicate keys, depth, syntax (line and column). NULL with problems filled. */
 json_t *conf_parse(const char *text, size_t len, size_t max_bytes, const char *file,

@@ -65,6 +65,7 @@ struct scaling_conf {
     uint32_t stable_window_s; /* KPA-like; default 60 */
     uint32_t burst_window_s;  /* default 6 */
     uint32_t scale_down_delay_s;
+    uint32_t warm_s; /* the replicas of a split that was replaced are kept this long */
     uint32_t idle_s; /* min 0: no replica after this long without a call; 0: never none */
 };
 

@@ -97,6 +97,9 @@ static const struct conf_field scaling_fields[] = {
               .doc = "A shorter window that takes over when load at least doubles."),
     CONF_UINT(struct scaling_conf, scale_down_delay_s, "scale_down_delay_s", .unit = "s",
               .max = 86400, .dflt = 60, .doc = "Fewer replicas only after this long of less load."),
+    CONF_UINT(struct scaling_conf, warm_s, "warm_s", .unit = "s", .max = 86400, .dflt = 300,
+              .doc = "When a change takes traffic from a version, its replicas are kept this long, "
+                     "ready for a rollback."),
     CONF_UINT(struct scaling_conf, idle_s, "idle_s", .unit = "s", .max = 86400,
               .doc = "With min 0: no replica after this long without a call. 0: never none."),
     CONF_END,

@@ -30,6 +30,8 @@ static const char *kind_word(const struct conf_field *f)
         return "objects by name";
     case CONF_KIND_PAIRS:
         return f->of == CONF_KIND_UINT ? "numbers by name" : "strings by name";
+    case CONF_KIND_JSON:
+        return "any value";
     case CONF_KIND_END:
         break;
     }
@@ -63,6 +65,7 @@ static void print_range(struct buf *out, const struct conf_field *f)
         break;
     case CONF_KIND_BOOL:
     case CONF_KIND_OBJECT:
+    case CONF_KIND_JSON:
     case CONF_KIND_END:
         break;
     }
@@ -99,6 +102,7 @@ static void print_default(struct buf *out, const struct conf_field *f)
         buf_append_str(out, "empty");
         break;
     case CONF_KIND_OBJECT:
+    case CONF_KIND_JSON:
     case CONF_KIND_END:
         break;
     }
@@ -210,10 +214,11 @@ static json_t *schema_of_field(const struct conf_field *f)
         return json_pack(
             "{s:s,s:I,s:o}", "type", "object", "maxProperties", max, "additionalProperties",
             f->of == CONF_KIND_UINT ? uint_schema(0, f->max_value) : text_schema(1, f->max_value));
+    case CONF_KIND_JSON:
     case CONF_KIND_END:
         break;
     }
-    return json_object();
+    return json_object(); /* anything */
 }
 
 static json_t *default_schema(const struct conf_field *f)

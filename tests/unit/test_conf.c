@@ -4,13 +4,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "conf/edit.h"
 #include "conf/field.h"
 #include "conf/generation.h"
+#include "conf/json_in.h"
 #include "conf/nearest.h"
 #include "conf/rules.h"
 
@@ -259,6 +262,85 @@ static void the_nearest_word_is_near(void **state)
     assert_int_equal(nearest_distance("", "abc"), 3);
 }
 
+static struct generation *generation_of(struct loaded *l, const char *text)
+{
+    struct generation *const g = generation_load_text(text, strlen(text), &l->problems);
+
+    assert_string_equal(buf_cstr(&l->problems.text), "");
+    return g;
+}
+
+#define M(file, weights)                                                                           \
+    "\"" file ".json\":{\"model\":\"m\",\"traffic\":" weights                                      \
+    ",\"versions\":{\"1\":{\"command\":[\"c\"]},\"2\":{\"command\":[\"c\"]}}}"
+#define OTHER(id) "\"o.json\":{\"model\":\"o\",\"endpoints\":[\"a:" id "\"]}"
+
+static void one_model_goes_back_and_the_others_stay(void **state)
+{
+    struct loaded *const l = *state;
+    struct generation *const old =
+        generation_of(l, "{\"models\":{" M("m", "{\"1\":10000}") "," OTHER("1") "}}");
+    struct generation *const now =
+        generation_of(l, "{\"models\":{" M("m2", "{\"2\":10000}") "," OTHER("2") "}}");
+    char *const text = edit_model_from(now, old, "m");
+    struct generation *const back = generation_of(l, text);
+
+    assert_true(edit_same_model(back, old, "m"));
+    assert_false(edit_same_model(now, old, "m"));
+    assert_true(edit_same_model(back, now, "o"));
+    assert_true(edit_same_model(back, now, "neither"));
+    assert_string_equal(back->models[0].file, "models/m.json");
+    assert_int_equal(back->n_models, 2);
+    free(text);
+    generation_unref(old);
+    generation_unref(now);
+    generation_unref(back);
+}
+
+static void traffic_is_replaced_and_the_diff_says_so(void **state)
+{
+    struct loaded *const l = *state;
+    const struct conf_pair weights[] = {{.key = "1", .number = 9000}, {.key = "2", .number = 1000}};
+    struct generation *const now =
+        generation_of(l, "{\"models\":{" M("m", "{\"1\":10000}") "," OTHER("1") "}}");
+    char *const text = edit_traffic(now, "m", weights, 2);
+    struct buf diff;
+
+    buf_init(&diff, 4096);
+    edit_diff(now->source_json, text, &diff);
+    assert_string_equal(buf_cstr(&diff), "models/m.json#/traffic/1: 10000 -> 9000\n"
+                                         "models/m.json#/traffic/2: + 1000\n");
+    buf_reset(&diff);
+    edit_diff(NULL, "{\"models\":{\"o.json\":{}}}", &diff);
+    assert_string_equal(buf_cstr(&diff), "models/o.json#: + {}\n");
+    assert_null(edit_traffic(now, "x", weights, 2));
+    buf_fini(&diff);
+    free(text);
+    generation_unref(now);
+}
+
+static void what_an_answer_lacks_reads_as_its_default(void **state)
+{
+    static const char text[] = "{\"a\":{\"n\":3,\"s\":\"x\",\"list\":[true,-1]}}";
+    struct json_doc *const d = json_doc_parse(text, sizeof(text) - 1, NULL);
+    const struct json_at *const a = json_at_member(json_doc_top(d), "a");
+
+    (void)state;
+    assert_int_equal(json_at_uint(a, "n", 9), 3);
+    assert_int_equal(json_at_uint(a, "s", 9), 9);
+    assert_string_equal(json_at_str(a, "s", "-"), "x");
+    assert_string_equal(json_at_str(json_at_member(a, "none"), "s", "-"), "-");
+    assert_int_equal(json_at_n(json_at_member(a, "list")), 2);
+    assert_true(json_at_bool(json_at_item(json_at_member(a, "list"), 0), NULL, false));
+    assert_int_equal(json_at_uint(json_at_item(json_at_member(a, "list"), 1), NULL, 7), 7);
+    json_doc_free(d);
+
+    struct err err;
+
+    assert_null(json_doc_parse("{", 1, &err));
+    assert_non_null(strstr(err.text, "not JSON: line 1"));
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -272,6 +354,9 @@ int main(void)
         TEST(a_generation_keeps_its_text_in_one_form),
         TEST(file_names_from_the_network_stay_names),
         TEST(the_nearest_word_is_near),
+        TEST(one_model_goes_back_and_the_others_stay),
+        TEST(traffic_is_replaced_and_the_diff_says_so),
+        TEST(what_an_answer_lacks_reads_as_its_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
