@@ -16,16 +16,13 @@
 #include "base/err.h"
 #include "conf/generation.h"
 #include "net/loop.h"
+#include "placer/command.h"
 #include "placer/plan.h"
-
-struct env_pair {
-    const char *name, *value;
-};
 
 struct unit_spec {
     const char *id;             /* unique while it lives: "digits/2#3", "train/worker-0" */
-    const char *const *command; /* {address} {host} {port} {node} {cards} {replica} and whatever
-                                   blanks has are filled in; "{{" is a brace */
+    const char *const *command; /* {address} {host} {port} {node} {cards} and what blanks has are
+                                   filled in, see placer/command.h */
     size_t n_command;
     const struct env_pair *blanks; /* further {name}s: model, version, rank, ... */
     size_t n_blanks;

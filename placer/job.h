@@ -1,10 +1,14 @@
 /* placer/job.h - batch jobs: what they ask for, and the state machine that runs them.
  *
  * A job has tasks (ps, worker, ...). With gang they start together or not at all, and when one
- * fails all are stopped and the whole gang is tried again. Per queue: higher priority first, then
- * first in, first out; the first of a queue that has no room keeps the rest of its queue waiting,
- * so a large gang is never overtaken for ever. Among queues the one with the least GPU in use per
- * weight goes first.
+ * fails all are stopped and the whole gang is tried again; without it each task starts when it has
+ * room and is tried again alone. The job has succeeded when every task that is not a service has
+ * ended with status 0; services (ps) are then stopped.
+ *
+ * Order: in a queue higher priority first, then first in, first out; the first that has no room
+ * keeps the rest of its queue waiting, so that a large gang is never overtaken for ever. One that
+ * can never fit is told so and passed over. Among queues the one with the least GPU (then CPU) in
+ * use per weight goes first; a queue never holds more GPU than its cap.
  *
  * Owns:      job_book: all jobs, live and ended, and their placements.
  * Called by: the controller: submit and cancel for operators, job_book_step after every change and
@@ -17,7 +21,9 @@
 
 #include "base/arena.h"
 #include "base/list.h"
+#include "conf/field.h"
 #include "conf/generation.h"
+#include "placer/driver.h"
 #include "placer/plan.h"
 
 enum job_state {
@@ -46,27 +52,24 @@ const char *job_state_name(enum job_state s);
 const char *task_state_name(enum task_state s);
 bool job_state_is_final(enum job_state s);
 
-struct env_pair; /* placer/driver.h */
-
 /* One kind of task out of a job file: `count` tasks alike. */
 struct role_spec {
     const char *role; /* "worker" */
     uint32_t count;
     const char **command;
     size_t n_command;
-    struct env_pair *env; /* "env": {NAME: value} */
+    struct conf_pair *env; /* "env": {NAME: value} */
     size_t n_env;
     uint32_t cpu_milli, memory_mib;
     struct gpu_conf gpu;
-    bool
-        service; /* does not end by itself: stopped when the others have succeeded. Default: "ps" */
+    bool service; /* does not end by itself. Default: a role named "ps" */
 };
 /* What job_file_load made of a job file; all in one arena. */
 struct job_spec {
     struct arena arena;
     const char *name;
     const char *queue;
-    int32_t priority;
+    uint32_t priority; /* higher goes first */
     bool gang;
     uint32_t retries;
     uint32_t backoff_ms; /* before the first retry; doubles, at most 60 s */
@@ -80,58 +83,65 @@ struct job_spec {
 struct job_spec *job_file_load(const char *file, const char *json, size_t len,
                                struct conf_problems *problems);
 struct job_spec *job_spec_free(struct job_spec *spec); /* returns NULL */
+extern const struct conf_table job_file_table;         /* for the reference page */
 
 struct job_task {
     struct job *job;
     const struct role_spec *role;
     uint32_t index; /* within its role */
-    uint32_t rank;  /* within the job: 0 .. n_tasks - 1, in file order */
+    uint32_t rank;  /* within the job: 0 .. n_tasks - 1, in the order of the file */
     char *name;     /* "worker-0" */
-    char *id;       /* unit id, new for each try: "train-digits/worker-0" + "~2" for the second */
-    char *log;      /* log name, the same for each try */
+    char *log;      /* name of its log, the same for each try */
+    char *id;       /* unit id of the running or last try: "job:train/worker-0~2" */
     enum task_state state;
-    bool placed;
+    bool placed; /* placement stands in the view */
     struct plan_placement placement;
-    char address[280]; /* filled by effects->prepare */
+    char address[DRIVER_ADDRESS_MAX]; /* given by effects->prepare at each start */
     int pid;
-    int status;    /* last exit status, or -signal */
-    char text[96]; /* last end, for people */
-    uint64_t started_us, ended_us;
+    int status;    /* of the last end: exit status, or -signal */
+    char text[96]; /* the same for people */
+    uint32_t tries;
+    uint64_t started_us, ended_us; /* of the last try; 0: not yet */
 };
 
 struct job {
     struct list node; /* in the book, in order of submission */
-    uint64_t number;  /* rises with each submit; "job 17" */
+    uint64_t number;  /* rises with each submission */
     struct job_spec *spec;
+    struct job_queue *queue;
     enum job_state state;
+    enum job_state ending; /* STOPPING: what it becomes when every task has ended */
     struct job_task *tasks;
     size_t n_tasks;
-    uint32_t tries; /* starts so far */
-    uint32_t failures;
-    bool cancelled;                              /* STOPPING leads to CANCELLED */
-    uint64_t submitted_us, started_us, ended_us; /* of the last start; 0: not yet */
-    uint64_t first_started_us;                   /* minus submitted_us = the wait for cards */
-    uint64_t retry_us;                           /* RETRYING: until then */
-    char why[600]; /* why it is where it is: the placer's words, the failed task's end */
+    uint32_t failures; /* of tasks, by themselves; over spec->retries the job fails */
+    uint64_t submitted_us;
+    uint64_t first_start_us; /* 0: not yet; less submitted_us: the wait for room */
+    uint64_t start_us;       /* of the last start */
+    uint64_t ended_us;
+    uint64_t retry_us;   /* nothing is placed before this */
+    uint64_t tried_step; /* the book's step that last looked at it */
+    char why[640];       /* why it is where it is: the placer's words, the failed task's end */
 };
 
 /* What the book wants done; the shell turns these into driver calls. */
 struct job_effects {
     void *arg;
-    /* All tasks of a start are placed: give each an address (task->address). 0 or -errno. */
+    /* Placed and about to start, all tasks of a start before the first of them: fill
+     * task->address. 0 or -errno. */
     int (*prepare)(void *arg, struct job_task *task, struct err *err);
     /* Start one. 0: exactly one job_on_exited or job_on_failed follows. */
     int (*start)(void *arg, struct job_task *task, struct err *err);
     void (*stop)(void *arg, struct job_task *task, uint64_t grace_us);
-    /* After each change of state, for the store, the log and those who wait. NULL: nobody. */
+    /* After each change of the job's state or reason, for the log and the store; must not call
+     * the book. NULL: nobody listens. */
     void (*changed)(void *arg, struct job *job);
 };
 
 struct job_book;
 struct job_book *job_book_new(struct cluster_view *view, const struct job_effects *effects);
-struct job_book *job_book_free(struct job_book *book); /* stops nothing; returns NULL */
-/* Queues of the generation (weights, caps); a job's queue that is not there gets weight 1. Copied.
- */
+/* Gives back the room of its tasks; stops nothing. Returns NULL. */
+struct job_book *job_book_free(struct job_book *book);
+/* The queues of a generation, copied. A queue that jobs name and it does not have: weight 1. */
 void job_book_set_queues(struct job_book *book, const struct queue_conf *queues, size_t n_queues);
 
 enum job_outcome {
@@ -145,7 +155,7 @@ enum job_outcome {
 #define JOB_ENDED_KEPT 200   /* ended ones kept for `list`; the oldest are forgotten */
 /* Takes spec over when it returns JOB_OK. Call job_book_step after it. */
 enum job_outcome job_submit(struct job_book *book, struct job_spec *spec, uint64_t now_us,
-                            struct job **ret_job);
+                            struct job **ret_job); /* ret_job may be NULL */
 enum job_outcome job_cancel(struct job_book *book, const char *name, uint64_t now_us);
 struct job *job_find(const struct job_book *book, const char *name); /* the newest of that name */
 

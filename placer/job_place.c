@@ -1,0 +1,295 @@
+#include "placer/job_book.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/xalloc.h"
+
+/* ---- starting ---- */
+
+static struct plan_request task_request(const struct job_task *task)
+{
+    const struct role_spec *role = task->role;
+
+    return (struct plan_request){.cpu_milli = role->cpu_milli,
+                                 .memory_mib = role->memory_mib,
+                                 .gpu_milli = role->gpu.milli,
+                                 .gpu_memory_mib = role->gpu.memory_mib,
+                                 .models = role->gpu.models,
+                                 .n_models = role->gpu.n_models};
+}
+
+static void task_place(struct job_task *task, const struct plan_placement *p)
+{
+    task->placement = *p;
+    task->placed = true;
+    task->job->queue->used_gpu_milli += placement_gpu_milli(p);
+    task->job->queue->used_cpu_milli += p->cpu_milli;
+}
+
+/* Start every task that is placed and pending. Addresses come first: each task learns all. */
+static void job_start_placed(struct job_book *book, struct job *job, uint64_t now_us)
+{
+    struct job_task *failed = NULL;
+    struct err err = {0};
+
+    job_set_why(book, job, "placed, starting");
+    if (job->state != JOB_STARTING)
+        job_set_state(book, job, JOB_STARTING, now_us);
+    for (size_t i = 0; i < job->n_tasks && failed == NULL; i++) {
+        struct job_task *task = &job->tasks[i];
+
+        if (task->state == TASK_PENDING && task->placed &&
+            book->effects.prepare(book->effects.arg, task, &err) < 0)
+            failed = task;
+    }
+    for (size_t i = 0; i < job->n_tasks && failed == NULL; i++) {
+        struct job_task *task = &job->tasks[i];
+
+        if (task->state != TASK_PENDING || !task->placed)
+            continue;
+        free(task->id);
+        task->id = xasprintf("job:%s/%s~%u", job->spec->name, task->name, ++task->tries);
+        task->state = TASK_STARTING;
+        task->started_us = task->ended_us = 0;
+        map_set(&book->tasks, task->id, strlen(task->id), task);
+        if (book->effects.start(book->effects.arg, task, &err) < 0)
+            failed = task;
+    }
+    if (failed == NULL)
+        return;
+    snprintf(failed->text, sizeof(failed->text), "%.90s", err.text);
+    task_end(book, failed, TASK_FAILED, now_us);
+    for (size_t i = 0; i < job->n_tasks; i++)
+        if (job->tasks[i].state == TASK_PENDING)
+            task_release(book, &job->tasks[i]); /* those after it never began */
+    job_on_task_failure(book, job, failed, now_us);
+}
+
+/* What the pending tasks ask for, in order of rank; ret_tasks says whose it is. */
+static size_t job_pending(const struct job *job, struct plan_request *ret_reqs,
+                          struct job_task **ret_tasks)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < job->n_tasks; i++) {
+        if (job->tasks[i].state != TASK_PENDING)
+            continue;
+        ret_reqs[n] = task_request(&job->tasks[i]);
+        ret_tasks[n++] = &job->tasks[i];
+    }
+    return n;
+}
+
+/* Has tasks to place, and its back-off is over. */
+static bool job_wants_room(const struct job *job, uint64_t now_us)
+{
+    if (job->retry_us > now_us)
+        return false;
+    if (job->state == JOB_QUEUED || job->state == JOB_WAITING)
+        return true;
+    if (job->spec->gang || (job->state != JOB_STARTING && job->state != JOB_RUNNING))
+        return false;
+    for (size_t i = 0; i < job->n_tasks; i++)
+        if (job->tasks[i].state == TASK_PENDING)
+            return true;
+    return false;
+}
+
+/* What became of the pending tasks. */
+enum try_outcome {
+    TRY_PLACED = 0,
+    TRY_WAITS, /* some have no room now */
+    TRY_NEVER, /* some can never have room, the others are placed */
+};
+
+static enum try_outcome job_try_gang(struct job_book *book, const struct plan_request *reqs,
+                                     struct job_task **tasks, size_t n, struct plan_why *why)
+{
+    struct plan plan;
+    enum plan_outcome r;
+
+    plan_init(&plan, book->view);
+    r = plan_gang(&plan, reqs, n, why);
+    for (size_t i = 0; i < plan.n; i++)
+        task_place(tasks[plan.placements[i].task], &plan.placements[i]);
+    plan_fini(&plan);
+    return r == PLAN_OK ? TRY_PLACED : r == PLAN_E_NEVER ? TRY_NEVER : TRY_WAITS;
+}
+
+/* Each task for itself: as many as have room and stay under the queue's cap. why: of the first that
+ * waits, or else of the first that never fits. */
+static enum try_outcome job_try_each(struct job_book *book, const struct plan_request *reqs,
+                                     struct job_task **tasks, size_t n, struct plan_why *why)
+{
+    const struct job_queue *q = n > 0 ? tasks[0]->job->queue : NULL;
+    enum try_outcome r = TRY_PLACED;
+
+    for (size_t i = 0; i < n; i++) {
+        struct plan_why this_why = {0};
+        enum plan_outcome one = PLAN_E_NO_ROOM;
+        struct plan plan;
+
+        plan_init(&plan, book->view);
+        if (q->gpu_milli_cap > 0 && q->used_gpu_milli + reqs[i].gpu_milli > q->gpu_milli_cap)
+            snprintf(this_why.text, sizeof(this_why.text),
+                     "queue %s holds %" PRIu64 " of at most %u milli of cards, %s asks for %u",
+                     q->name, q->used_gpu_milli, q->gpu_milli_cap, tasks[i]->name,
+                     reqs[i].gpu_milli);
+        else
+            one = plan_task(&plan, &reqs[i], &this_why);
+        if (one == PLAN_OK) {
+            task_place(tasks[i], &plan.placements[0]);
+        } else if (r == TRY_PLACED || (r == TRY_NEVER && one == PLAN_E_NO_ROOM)) {
+            r = one == PLAN_E_NEVER ? TRY_NEVER : TRY_WAITS;
+            *why = this_why;
+        }
+        plan_fini(&plan);
+    }
+    return r;
+}
+
+/* The cap of the queue against what the gang, or the largest single task, asks for. */
+static enum try_outcome job_check_cap(const struct job *job, const struct plan_request *reqs,
+                                      size_t n, struct plan_why *why)
+{
+    const struct job_queue *q = job->queue;
+    uint64_t want = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (job->spec->gang)
+            want += reqs[i].gpu_milli;
+        else if (reqs[i].gpu_milli > want)
+            want = reqs[i].gpu_milli;
+    if (q->gpu_milli_cap == 0 || q->used_gpu_milli + want <= q->gpu_milli_cap)
+        return TRY_PLACED;
+    snprintf(why->text, sizeof(why->text),
+             "asks for %" PRIu64 " milli of cards; queue %s holds %" PRIu64 " of at most %u", want,
+             q->name, q->used_gpu_milli, q->gpu_milli_cap);
+    return want > q->gpu_milli_cap ? TRY_NEVER : TRY_WAITS;
+}
+
+/* Place what there is room for, start it, say what the rest waits for. */
+static enum try_outcome job_try(struct job_book *book, struct job *job, uint64_t now_us)
+{
+    struct plan_request *reqs = xcalloc(job->n_tasks, sizeof(*reqs));
+    struct job_task **tasks = xcalloc(job->n_tasks, sizeof(struct job_task *));
+    const size_t n = job_pending(job, reqs, tasks);
+    struct plan_why why = {0};
+    enum try_outcome r = job_check_cap(job, reqs, n, &why);
+    bool any = false;
+
+    if (r == TRY_PLACED)
+        r = job->spec->gang ? job_try_gang(book, reqs, tasks, n, &why)
+                            : job_try_each(book, reqs, tasks, n, &why);
+    for (size_t i = 0; i < n; i++)
+        any = any || tasks[i]->placed;
+    free(reqs);
+    free(tasks);
+
+    if (any)
+        job_start_placed(book, job, now_us);
+    else if (job->state == JOB_QUEUED)
+        job_set_state(book, job, JOB_WAITING, now_us);
+    if (r != TRY_PLACED && job_wants_room(job, now_us))
+        job_set_why(book, job, "%s%s: %s", any ? "some tasks run, the rest " : "",
+                    r == TRY_WAITS ? "waits for room" : "can never start here", why.text);
+    return r;
+}
+
+/* ---- order ---- */
+
+/* a goes before b: the queue with the smaller share first; in a queue priority, then age. */
+static bool job_goes_before(const struct job *a, const struct job *b)
+{
+    const struct job_queue *qa = a->queue, *qb = b->queue;
+
+    if (qa == qb) {
+        if (a->spec->priority != b->spec->priority)
+            return a->spec->priority > b->spec->priority;
+        return a->number < b->number;
+    }
+    if (qa->used_gpu_milli * qb->weight != qb->used_gpu_milli * qa->weight)
+        return qa->used_gpu_milli * qb->weight < qb->used_gpu_milli * qa->weight;
+    if (qa->used_cpu_milli * qb->weight != qb->used_cpu_milli * qa->weight)
+        return qa->used_cpu_milli * qb->weight < qb->used_cpu_milli * qa->weight;
+    return a->number < b->number;
+}
+
+/* The next to try in this step, or NULL. */
+static struct job *book_next(struct job_book *book, uint64_t now_us)
+{
+    struct job *best = NULL;
+
+    list_each (&book->jobs, it) {
+        struct job *job = list_entry(it, struct job, node);
+
+        if (job->tried_step == book->step || job->queue->blocked_by != NULL ||
+            !job_wants_room(job, now_us))
+            continue;
+        if (best == NULL || job_goes_before(job, best))
+            best = job;
+    }
+    return best;
+}
+
+static void book_forget_old(struct job_book *book)
+{
+    list_each (&book->jobs, it) {
+        struct job *job = list_entry(it, struct job, node);
+
+        if (book->n_ended <= JOB_ENDED_KEPT)
+            return;
+        if (!job_state_is_final(job->state))
+            continue;
+        book->n_ended--;
+        job_free(book, job);
+    }
+}
+
+void job_book_step(struct job_book *book, uint64_t now_us)
+{
+    struct job *job;
+
+    book_forget_old(book);
+    book->step++;
+    for (size_t i = 0; i < book->n_queues; i++)
+        book->queues[i]->blocked_by = NULL;
+    list_each (&book->jobs, it) {
+        job = list_entry(it, struct job, node);
+        if (job->retry_us > now_us)
+            continue;
+        job->retry_us = 0;
+        if (job->state == JOB_RETRYING)
+            job_set_state(book, job, JOB_QUEUED, now_us);
+    }
+    while ((job = book_next(book, now_us)) != NULL) {
+        job->tried_step = book->step;
+        if (job_try(book, job, now_us) == TRY_WAITS)
+            job->queue->blocked_by = job;
+    }
+    list_each (&book->jobs, it) {
+        job = list_entry(it, struct job, node);
+        if (job->tried_step == book->step || !job_wants_room(job, now_us))
+            continue;
+        if (job->state == JOB_WAITING)
+            job_set_state(book, job, JOB_QUEUED, now_us);
+        job_set_why(book, job, "behind job %s in queue %s", job->queue->blocked_by->spec->name,
+                    job->queue->name);
+    }
+}
+
+uint64_t job_book_next_us(const struct job_book *book)
+{
+    uint64_t next_us = UINT64_MAX;
+
+    list_each (&book->jobs, it) {
+        const struct job *job = list_entry(it, struct job, node);
+
+        if (job->retry_us != 0 && !job_state_is_final(job->state) && job->retry_us < next_us)
+            next_us = job->retry_us;
+    }
+    return next_us;
+}
