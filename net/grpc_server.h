@@ -41,8 +41,9 @@ struct grpc_server_conf {
     struct conn_conf conn;
     uint32_t max_message_bytes; /* past it: RESOURCE_EXHAUSTED */
     bool reuse_port;
-    bool no_deadline; /* do not end calls by their grpc-timeout (a scripted bad replica) */
-    uint64_t max_connections;
+    bool no_deadline;         /* do not end calls by their grpc-timeout (a scripted bad replica) */
+    uint32_t max_connections; /* more are closed at once; 0: no limit */
+    uint64_t accept_delay_us; /* SETTINGS come so much later (a scripted bad replica) */
 };
 void grpc_server_conf_default(struct grpc_server_conf *c);
 

@@ -147,7 +147,8 @@ void h2_send_data(struct h2_stream *s, struct slab *slab, const uint8_t *p, size
 size_t h2_stream_queued(const struct h2_stream *s); /* bytes not yet in the output */
 void h2_consume(struct h2_stream *s, size_t bytes); /* returns stream-level credit */
 /* H2_NO_ERROR after our END_STREAM was queued: leaves after it ("stop uploading", RFC 9113 8.1).
- * Any other code drops what is queued and leaves at once. on_close follows, not from inside. */
+ * Any other code drops what is queued and leaves at once. on_close follows, not from inside.
+ * Nothing to do for a stream that has ended both ways. */
 void h2_reset(struct h2_stream *s, uint32_t code);
 
 uint32_t h2_stream_id(const struct h2_stream *s); /* 0 while a client's HEADERS have not left */

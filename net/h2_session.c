@@ -110,7 +110,8 @@ static struct sstream *stream_of(struct h2_stream *s)
 
 static struct sstream *find_stream(struct sess *ss, int32_t id)
 {
-    return nghttp2_session_get_stream_user_data(ss->ng, id);
+    /* lost: an event ended every stream, and nghttp2 still holds pointers to them */
+    return ss->lost ? NULL : nghttp2_session_get_stream_user_data(ss->ng, id);
 }
 
 /* ---- a stream's life ---- */
@@ -305,6 +306,8 @@ static ssize_t on_read(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t len
     size_t take;
 
     (void)buf;
+    if (ss->lost)
+        return NGHTTP2_ERR_PAUSE;
     if (st->queued == 0 && ((st->flags & SF_END_QUEUED) == 0 || (st->flags & SF_TRAILED) != 0)) {
         st->flags |= SF_DEFERRED;
         return NGHTTP2_ERR_DEFERRED;
@@ -735,6 +738,8 @@ static int sess_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t l
     n = nghttp2_session_mem_recv(ss->ng, p, len);
     deliver_data(ss, false);
     ss->slab = NULL;
+    if (ss->lost)
+        return 0;
     if (n < 0) {
         ss->failed = true;
         snprintf(h->why, sizeof(h->why), "%s", nghttp2_strerror((int)n));
@@ -758,7 +763,7 @@ static void sess_flush(struct h2 *h, struct outq *out, size_t high_water)
         return;
     ss->out = out;
     ss->high_water = high_water;
-    while (out->bytes < control_max && (n = nghttp2_session_mem_send(ss->ng, &p)) > 0)
+    while (!ss->lost && out->bytes < control_max && (n = nghttp2_session_mem_send(ss->ng, &p)) > 0)
         outq_copy(out, p, (size_t)n);
     ss->out = NULL;
     if (n < 0) {
@@ -903,6 +908,8 @@ static void sess_reset(struct h2_stream *s, uint32_t code)
 
     if ((st->flags & SF_GONE) != 0 || ss->lost)
         return;
+    if ((st->flags & SF_END_SENT) != 0 && (st->flags & SF_END_RECV) != 0)
+        return; /* over on both sides: we are in the event before its on_close */
     if (code == H2_NO_ERROR && (st->flags & SF_END_QUEUED) != 0) {
         if ((st->flags & SF_END_SENT) != 0) {
             nghttp2_submit_rst_stream(ss->ng, NGHTTP2_FLAG_NONE, st->ng_id, code);

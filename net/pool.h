@@ -64,9 +64,11 @@ struct h2_stream *pool_open(struct pool *p, const struct h2_field *fields, size_
 bool pool_can_open(const struct pool *p);
 
 /* Woken once: ok: pool_open will succeed if called now; false: the pool went down (why: last
- * connect error) and nothing was started. Off the list when woken. */
+ * connect error) and nothing was started; so too, in the next flush phase, when it is down already
+ * and its back-off runs. Off the list when woken. */
 struct pool_waiter {
     struct list node;
+    bool patient; /* set by the caller: stay over failed dials, only ok wakes it */
     void (*wake)(struct pool_waiter *w, bool ok, const char *why);
 };
 void pool_wait(struct pool *p, struct pool_waiter *w);
