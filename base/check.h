@@ -19,7 +19,7 @@
 
 _Noreturn void check_failed(const char *cond, const char *file, int line);
 
-#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -20,7 +20,7 @@ struct map {
 };
 
 void map_init(struct map *m);
-void map_fini(struct map *m); /* works on a zeroed map */
+void map_fini(struct map *m);                                        /* works on a zeroed map */
 void *map_get(const struct map *m, const char *key, size_t key_len); /* NULL: not there */
 void *map_set(struct map *m, const char *key, size_t key_len, void *value); /* returns the old */
 void *map_del(struct map *m, const char *key, size_t key_len);              /* returns the old */

@@ -13,8 +13,7 @@
 
 #define HISTOGRAM_SUB_BITS  6
 #define HISTOGRAM_MAX_BITS  40 /* values past 2^40 (12 days in us) count in the last bucket */
-#define HISTOGRAM_N_BUCKETS                                                                        \
-    ((HISTOGRAM_MAX_BITS - HISTOGRAM_SUB_BITS + 1) << HISTOGRAM_SUB_BITS)
+#define HISTOGRAM_N_BUCKETS ((HISTOGRAM_MAX_BITS - HISTOGRAM_SUB_BITS + 1) << HISTOGRAM_SUB_BITS)
 
 struct histogram {
     uint64_t count;

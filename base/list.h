@@ -71,8 +71,7 @@ static inline struct list *list_pop_front(struct list *l)
 
 #define list_entry(node, type, member) container_of(node, type, member)
 
-#define list_first(l, type, member)                                                                \
-    (list_is_empty(l) ? NULL : list_entry((l)->next, type, member))
+#define list_first(l, type, member) (list_is_empty(l) ? NULL : list_entry((l)->next, type, member))
 
 /* The body may remove the node that it stands on. */
 #define list_each(l, it)                                                                           \

@@ -14,8 +14,8 @@ struct rng {
 
 void rng_init(struct rng *r, uint64_t seed);
 uint64_t rng_next(struct rng *r);
-uint64_t rng_below(struct rng *r, uint64_t n);    /* uniform in [0, n), n > 0 */
-double rng_unit(struct rng *r);                   /* uniform in [0, 1) */
+uint64_t rng_below(struct rng *r, uint64_t n); /* uniform in [0, n), n > 0 */
+double rng_unit(struct rng *r);                /* uniform in [0, 1) */
 double rng_exponential(struct rng *r, double mean);
 double rng_normal(struct rng *r); /* mean 0, deviation 1 */
 
