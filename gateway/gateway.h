@@ -21,14 +21,16 @@ typedef void (*gateway_report_fn)(void *arg, const uint8_t *packed, size_t len);
 struct gateway_conf {
     const struct process_conf *process;
     const char *name;
-    struct loop *control;  /* reports and answers come back here */
+    struct loop *control;        /* reports and answers come back here */
     gateway_report_fn on_report; /* NULL: nobody listens */
     void *report_arg;
     bool upstream_tls; /* relay --to-tls */
 };
 
-struct gateway *gateway_start(const struct gateway_conf *conf, struct snapshot *first, struct err *err);
-/* Swap the snapshot under traffic: takes a reference; workers pass over to it in their next turn. */
+struct gateway *gateway_start(const struct gateway_conf *conf, struct snapshot *first,
+                              struct err *err);
+/* Swap the snapshot under traffic: takes a reference; workers pass over to it in their next turn.
+ */
 void gateway_publish(struct gateway *g, struct snapshot *next);
 /* Two-step GOAWAY to every client, running calls go on; drained() on the control loop when all have
  * ended or the limit passed. */

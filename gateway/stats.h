@@ -41,6 +41,7 @@ struct version_stats {
     struct histogram latency_us;  /* ended calls, from HEADERS to the last byte */
 };
 
+/* One replica's address, for as long as a worker knows it. */
 struct endpoint_stats {
     char *address;
     uint32_t *in_flight; /* [n_workers], now */

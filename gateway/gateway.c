@@ -1,0 +1,576 @@
+#include "gateway/gateway.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/xalloc.h"
+#include "gateway/report.h"
+#include "gateway/worker.h"
+
+const struct counter_info counter_infos[N_COUNTERS] = {
+#define KIND_COUNTER                    false
+#define KIND_GAUGE                      true
+#define COUNTER(name, kind, unit, help) {#name, KIND_##kind, unit, help},
+#include "gateway/counters.tbl"
+#undef COUNTER
+};
+
+/* What messages to the control loop hold: they may arrive when the gateway is gone. */
+struct gateway_link {
+    atomic_uint refs;
+    struct gateway *gateway; /* read and written on the control thread only; NULL: stopped */
+};
+
+struct gateway {
+    struct gateway_link *link;
+    struct gateway_conf conf;
+    char *name;
+    struct worker *workers;
+    uint32_t n_workers;
+    struct net_addr *addresses; /* [process->n_listeners] */
+    struct tls_ctx **listener_tls;
+    struct tls_ctx *upstream_tls;
+    struct snapshot *snap;
+    struct map resolved; /* address text -> struct net_addr *, for as long as the process runs */
+
+    struct gateway_stats stats;
+    struct map versions_by_key;
+    struct map endpoints_by_address;
+
+    uint32_t n_draining;
+    struct timer drain_limit;
+    void (*drained)(void *arg);
+    void *drained_arg;
+};
+
+/* --- statistics --- */
+
+const struct gateway_stats *gateway_stats(const struct gateway *g)
+{
+    return &g->stats;
+}
+
+uint64_t stats_counter(const struct gateway_stats *s, enum counter c)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < s->n_workers; i++)
+        sum += s->worker_counters[i][c];
+    return sum;
+}
+
+uint32_t stats_sum(const uint32_t *per_worker, uint32_t n_workers)
+{
+    uint32_t sum = 0;
+
+    for (uint32_t i = 0; i < n_workers; i++)
+        sum += per_worker[i];
+    return sum;
+}
+
+static struct version_stats *stats_version(struct gateway *g, const char *model,
+                                           const char *version)
+{
+    struct gateway_stats *s = &g->stats;
+    char *key = xasprintf("%s\n%s", model, version); /* names have no line ends */
+    struct version_stats *v = map_get(&g->versions_by_key, key, strlen(key));
+
+    if (v == NULL) {
+        v = xcalloc(1, sizeof(*v));
+        v->model = xstrdup(model);
+        v->version = xstrdup(version);
+        v->in_flight = xcalloc(g->n_workers, sizeof(*v->in_flight));
+        v->queued = xcalloc(g->n_workers, sizeof(*v->queued));
+        histogram_init(&v->latency_us);
+        map_set(&g->versions_by_key, key, strlen(key), v);
+        s->versions = xrealloc(s->versions, s->n_versions + 1, sizeof(struct version_stats *));
+        s->versions[s->n_versions++] = v;
+    }
+    free(key);
+    return v;
+}
+
+/* What is shown, and what the sums are made from. */
+struct endpoint_account {
+    struct endpoint_stats shown;
+    uint64_t *started, *failed; /* [n_workers], as the worker said last */
+    bool *known;                /* [n_workers]: in its last report */
+};
+
+static struct endpoint_account *stats_endpoint(struct gateway *g, const char *address)
+{
+    struct gateway_stats *s = &g->stats;
+    struct endpoint_account *e = map_get(&g->endpoints_by_address, address, strlen(address));
+
+    if (e == NULL) {
+        e = xcalloc(1, sizeof(*e));
+        e->shown.address = xstrdup(address);
+        e->shown.in_flight = xcalloc(g->n_workers, sizeof(*e->shown.in_flight));
+        e->started = xcalloc(g->n_workers, sizeof(*e->started));
+        e->failed = xcalloc(g->n_workers, sizeof(*e->failed));
+        e->known = xcalloc(g->n_workers, sizeof(*e->known));
+        map_set(&g->endpoints_by_address, address, strlen(address), e);
+        s->endpoints = xrealloc(s->endpoints, s->n_endpoints + 1, sizeof(struct endpoint_stats *));
+        s->endpoints[s->n_endpoints++] = &e->shown;
+    }
+    return e;
+}
+
+static void endpoint_account_free(struct endpoint_account *e)
+{
+    free(e->shown.address);
+    free(e->shown.in_flight);
+    free(e->started);
+    free(e->failed);
+    free(e->known);
+    free(e);
+}
+
+/* The worker's total rises; it begins again at 0 when the worker met the address anew. */
+static uint64_t risen(uint64_t *last, uint64_t now)
+{
+    const uint64_t by = now >= *last ? now - *last : now;
+
+    *last = now;
+    return by;
+}
+
+static void stats_add_endpoint(struct gateway *g, uint32_t worker, const struct report_endpoint *r)
+{
+    struct endpoint_account *e = stats_endpoint(g, r->address);
+
+    e->known[worker] = true;
+    e->shown.in_flight[worker] = r->in_flight;
+    e->shown.started += risen(&e->started[worker], r->started);
+    e->shown.failed += risen(&e->failed[worker], r->failed);
+}
+
+static bool endpoint_is_known(const struct gateway *g, const struct endpoint_account *e)
+{
+    for (uint32_t i = 0; i < g->n_workers; i++) {
+        if (e->known[i])
+            return true;
+    }
+    return false;
+}
+
+static struct endpoint_account *endpoint_account_of(struct endpoint_stats *shown)
+{
+    return container_of(shown, struct endpoint_account, shown);
+}
+
+static void stats_forget_endpoints(struct gateway *g, uint32_t worker)
+{
+    for (size_t i = 0; i < g->stats.n_endpoints; i++) {
+        endpoint_account_of(g->stats.endpoints[i])->known[worker] = false;
+        g->stats.endpoints[i]->in_flight[worker] = 0;
+    }
+}
+
+static void stats_drop_unknown_endpoints(struct gateway *g)
+{
+    struct gateway_stats *s = &g->stats;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < s->n_endpoints; i++) {
+        struct endpoint_account *e = endpoint_account_of(s->endpoints[i]);
+
+        if (endpoint_is_known(g, e)) {
+            s->endpoints[kept++] = &e->shown;
+            continue;
+        }
+        map_del(&g->endpoints_by_address, e->shown.address, strlen(e->shown.address));
+        endpoint_account_free(e);
+    }
+    s->n_endpoints = kept;
+}
+
+static void stats_add_version(struct gateway *g, uint32_t worker, const struct report_version *r)
+{
+    struct version_stats *v = stats_version(g, r->model, r->version);
+
+    v->started += r->counts.started;
+    v->finished += r->counts.finished;
+    v->failed += r->counts.failed;
+    for (size_t c = 0; c < N_GRPC_CODES; c++)
+        v->codes[c] += r->counts.codes[c];
+    v->in_flight[worker] = r->in_flight;
+    v->queued[worker] = r->queued;
+    if (r->latency_us != NULL)
+        histogram_merge(&v->latency_us, r->latency_us);
+}
+
+static void gateway_take_report(struct gateway *g, const struct report *r)
+{
+    memcpy(g->stats.worker_counters[r->worker], r->counters, sizeof(r->counters));
+    g->stats.worker_epochs[r->worker] = r->epoch;
+    for (size_t i = 0; i < r->n_versions; i++)
+        stats_add_version(g, r->worker, &r->versions[i]);
+    stats_forget_endpoints(g, r->worker);
+    for (size_t i = 0; i < r->n_endpoints; i++)
+        stats_add_endpoint(g, r->worker, &r->endpoints[i]);
+    stats_drop_unknown_endpoints(g);
+    if (g->conf.on_report != NULL)
+        g->conf.on_report(g->conf.report_arg, r->packed, r->packed_len);
+}
+
+static struct gateway_link *gateway_link_ref(struct gateway_link *l)
+{
+    atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+    return l;
+}
+
+static void gateway_link_unref(struct gateway_link *l)
+{
+    if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) == 1)
+        free(l);
+}
+
+static void report_discard(struct mbox_msg *msg)
+{
+    struct report *r = container_of(msg, struct report, msg);
+
+    gateway_link_unref(r->link);
+    report_free(r);
+}
+
+static void report_deliver(struct mbox_msg *msg, void *arg)
+{
+    struct report *r = container_of(msg, struct report, msg);
+
+    (void)arg;
+    if (r->link->gateway != NULL)
+        gateway_take_report(r->link->gateway, r);
+    report_discard(msg);
+}
+
+void gateway_post_report(struct gateway *g, struct report *r)
+{
+    r->msg.deliver = report_deliver;
+    r->msg.discard = report_discard;
+    r->link = gateway_link_ref(g->link);
+    mbox_post(&g->conf.control->mbox, &r->msg);
+}
+
+/* --- snapshots --- */
+
+const struct snapshot *gateway_snapshot(const struct gateway *g)
+{
+    return g->snap;
+}
+
+static const struct net_addr *gateway_resolve(struct gateway *g, const char *text)
+{
+    struct net_addr *addr = map_get(&g->resolved, text, strlen(text));
+    struct err err = {0};
+
+    if (addr != NULL)
+        return addr;
+    addr = xcalloc(1, sizeof(*addr));
+    if (net_addr_parse(addr, text, &err) < 0) {
+        char quoted[300];
+
+        log_warn("endpoint_address", "replica=%s msg=%s", text,
+                 log_quote(quoted, sizeof(quoted), err.text));
+        free(addr);
+        return NULL;
+    }
+    map_set(&g->resolved, text, strlen(text), addr);
+    return addr;
+}
+
+static struct address_book *gateway_make_book(struct gateway *g, const struct snapshot *snap)
+{
+    struct address_book *book = address_book_new();
+
+    for (size_t m = 0; m < snap->n_models; m++) {
+        for (size_t v = 0; v < snap->models[m].n_versions; v++) {
+            const struct snap_version *version = &snap->models[m].versions[v];
+
+            for (size_t e = 0; e < version->n_endpoints; e++) {
+                const char *text = version->endpoints[e]->address;
+                const struct net_addr *addr = gateway_resolve(g, text);
+
+                if (addr == NULL || map_get(&book->by_text, text, strlen(text)) != NULL)
+                    continue;
+
+                struct net_addr *copy = xcalloc(1, sizeof(*copy));
+
+                *copy = *addr;
+                map_set(&book->by_text, text, strlen(text), copy);
+            }
+        }
+    }
+    return book;
+}
+
+void gateway_publish(struct gateway *g, struct snapshot *next)
+{
+    snapshot_ref(next);
+    snapshot_unref(g->snap);
+    g->snap = next;
+    for (uint32_t i = 0; i < g->n_workers; i++)
+        worker_post_snapshot(&g->workers[i], next, gateway_make_book(g, next));
+}
+
+/* --- drain --- */
+
+struct drained_msg {
+    struct mbox_msg msg;
+    struct gateway_link *link;
+};
+
+static void drained_discard(struct mbox_msg *msg)
+{
+    struct drained_msg *m = container_of(msg, struct drained_msg, msg);
+
+    gateway_link_unref(m->link);
+    free(m);
+}
+
+static void drained_deliver(struct mbox_msg *msg, void *arg)
+{
+    struct gateway *g = container_of(msg, struct drained_msg, msg)->link->gateway;
+
+    (void)arg;
+    drained_discard(msg);
+    if (g == NULL)
+        return;
+    check(g->n_draining > 0);
+    if (--g->n_draining > 0)
+        return;
+    timer_stop(g->conf.control, &g->drain_limit);
+    g->drained(g->drained_arg);
+}
+
+static void gateway_on_worker_drained(struct worker *w) /* on the worker's thread */
+{
+    struct drained_msg *m = xcalloc(1, sizeof(*m));
+
+    m->msg.deliver = drained_deliver;
+    m->msg.discard = drained_discard;
+    m->link = gateway_link_ref(w->gateway->link);
+    mbox_post(&w->gateway->conf.control->mbox, &m->msg);
+}
+
+static void gateway_on_drain_limit(struct timer *t)
+{
+    struct gateway *g = container_of(t, struct gateway, drain_limit);
+
+    log_warn("drain_limit", "msg=\"calls still ran when the drain's limit passed: cut off\"");
+    for (uint32_t i = 0; i < g->n_workers; i++)
+        worker_post_close_sessions(&g->workers[i]);
+}
+
+void gateway_drain(struct gateway *g, uint64_t limit_us, void (*drained)(void *arg), void *arg)
+{
+    check(g->n_draining == 0);
+    g->drained = drained;
+    g->drained_arg = arg;
+    g->n_draining = g->n_workers;
+    timer_start(g->conf.control, &g->drain_limit, g->conf.control->now_us + limit_us);
+    for (uint32_t i = 0; i < g->n_workers; i++)
+        worker_post_drain(&g->workers[i], gateway_on_worker_drained);
+}
+
+/* --- start and stop --- */
+
+const char *gateway_name(const struct gateway *g)
+{
+    return g->name;
+}
+
+const char *gateway_listen_address(const struct gateway *g, size_t i)
+{
+    return worker_listen_addr(&g->workers[0], i)->text;
+}
+
+uint32_t gateway_n_workers(const struct gateway *g)
+{
+    return g->n_workers;
+}
+
+static int gateway_init_tls(struct gateway *g, struct err *err)
+{
+    const struct process_conf *p = g->conf.process;
+
+    g->listener_tls = xcalloc(p->n_listeners, sizeof(struct tls_ctx *));
+    for (size_t i = 0; i < p->n_listeners; i++) {
+        const struct listener_conf *l = &p->listeners[i];
+        const struct tls_conf c = {
+            .server = true,
+            .cert_file = l->cert,
+            .key_file = l->key,
+            .ca_file = l->client_ca != NULL && l->client_ca[0] != '\0' ? l->client_ca : NULL,
+        };
+
+        if (l->cert == NULL || l->cert[0] == '\0')
+            continue;
+        g->listener_tls[i] = tls_ctx_new(&c, err);
+        if (g->listener_tls[i] == NULL)
+            return err_prefix(err, "listener %s", l->address);
+    }
+    if (g->conf.upstream_tls) {
+        g->upstream_tls = tls_ctx_new(&(struct tls_conf){.server = false}, err);
+        if (g->upstream_tls == NULL)
+            return err_prefix(err, "TLS to replicas");
+    }
+    return 0;
+}
+
+static int gateway_init_addresses(struct gateway *g, struct err *err)
+{
+    const struct process_conf *p = g->conf.process;
+
+    g->addresses = xcalloc(p->n_listeners, sizeof(*g->addresses));
+    for (size_t i = 0; i < p->n_listeners; i++) {
+        const int r = net_addr_parse(&g->addresses[i], p->listeners[i].address, err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int gateway_init_workers(struct gateway *g, struct err *err)
+{
+    const struct process_conf *p = g->conf.process;
+    const struct h2_engine *engine =
+        p->engine == NULL || p->engine[0] == '\0' ? NULL : h2_engine_find(p->engine);
+
+    if (engine == NULL && p->engine != NULL && p->engine[0] != '\0')
+        return err_set(err, -EINVAL, "engine: \"%s\" is not a known HTTP/2 engine", p->engine);
+    for (uint32_t i = 0; i < g->n_workers; i++) {
+        const struct worker_conf c = {
+            .gateway = g,
+            .index = i,
+            .n_workers = g->n_workers,
+            .process = p,
+            .engine = engine,
+            .listener_tls = g->listener_tls,
+            .upstream_tls = g->upstream_tls,
+            .addresses = g->addresses,
+            .snap = g->snap,
+            .book = gateway_make_book(g, g->snap),
+        };
+        const int r = worker_init(&g->workers[i], &c, err);
+
+        g->stats.worker_epochs[i] = 0;
+        if (r < 0)
+            return r;
+        for (size_t l = 0; i == 0 && l < p->n_listeners; l++) /* the port that 0 became */
+            g->addresses[l] = *worker_listen_addr(&g->workers[0], l);
+    }
+    for (uint32_t i = 0; i < g->n_workers; i++) {
+        const int r = worker_start(&g->workers[i], err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static uint32_t workers_wanted(const struct process_conf *p)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (p->workers > 0)
+        return p->workers;
+    return cores > 0 ? (uint32_t)cores : 1;
+}
+
+struct gateway *gateway_start(const struct gateway_conf *conf, struct snapshot *first,
+                              struct err *err)
+{
+    struct gateway *g = xcalloc(1, sizeof(*g));
+    int r;
+
+    g->link = xcalloc(1, sizeof(*g->link));
+    atomic_init(&g->link->refs, 1);
+    g->link->gateway = g;
+    g->conf = *conf;
+    g->name = xstrdup(conf->name == NULL ? "gateway" : conf->name);
+    g->n_workers = workers_wanted(conf->process);
+    g->workers = xcalloc(g->n_workers, sizeof(*g->workers));
+    g->snap = snapshot_ref(first);
+    g->drain_limit.fire = gateway_on_drain_limit;
+    map_init(&g->resolved);
+    map_init(&g->versions_by_key);
+    map_init(&g->endpoints_by_address);
+    g->stats.n_workers = g->n_workers;
+    g->stats.worker_counters = xcalloc(g->n_workers, sizeof(*g->stats.worker_counters));
+    g->stats.worker_epochs = xcalloc(g->n_workers, sizeof(*g->stats.worker_epochs));
+
+    r = gateway_init_tls(g, err);
+    if (r == 0)
+        r = gateway_init_addresses(g, err);
+    if (r == 0)
+        r = gateway_init_workers(g, err);
+    if (r < 0)
+        return gateway_stop(g);
+    return g;
+}
+
+static void free_value(void *arg, const char *key, size_t key_len, void *value)
+{
+    (void)arg;
+    (void)key;
+    (void)key_len;
+    free(value);
+}
+
+static void gateway_free_stats(struct gateway *g)
+{
+    struct gateway_stats *s = &g->stats;
+
+    for (size_t i = 0; i < s->n_versions; i++) {
+        free(s->versions[i]->model);
+        free(s->versions[i]->version);
+        free(s->versions[i]->in_flight);
+        free(s->versions[i]->queued);
+        free(s->versions[i]);
+    }
+    for (size_t i = 0; i < s->n_endpoints; i++)
+        endpoint_account_free(endpoint_account_of(s->endpoints[i]));
+    free(s->versions);
+    free(s->endpoints);
+    free(s->worker_counters);
+    free(s->worker_epochs);
+    map_fini(&g->versions_by_key);
+    map_fini(&g->endpoints_by_address);
+}
+
+struct gateway *gateway_stop(struct gateway *g)
+{
+    const struct process_conf *p = g->conf.process;
+
+    for (uint32_t i = 0; i < g->n_workers; i++) {
+        if (g->workers[i].runs)
+            worker_post_stop(&g->workers[i]);
+    }
+    for (uint32_t i = 0; i < g->n_workers; i++)
+        worker_join(&g->workers[i]);
+    for (uint32_t i = 0; i < g->n_workers; i++)
+        worker_fini(&g->workers[i]);
+    timer_stop(g->conf.control, &g->drain_limit);
+    for (size_t i = 0; g->listener_tls != NULL && i < p->n_listeners; i++)
+        tls_ctx_unref(g->listener_tls[i]);
+    tls_ctx_unref(g->upstream_tls);
+    gateway_free_stats(g);
+    map_each(&g->resolved, free_value, NULL);
+    map_fini(&g->resolved);
+    snapshot_unref(g->snap);
+    g->link->gateway = NULL;
+    gateway_link_unref(g->link);
+    free(g->listener_tls);
+    free(g->addresses);
+    free(g->workers);
+    free(g->name);
+    free(g);
+    return NULL;
+}

@@ -1,0 +1,93 @@
+#include "gateway/listener.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "gateway/session.h"
+#include "gateway/worker.h"
+
+#define ACCEPTS_A_TURN 64                /* then the other objects of the loop have their turn */
+#define PAUSE_US       (100 * US_PER_MS) /* out of descriptors: some will end in that time */
+
+/* What accept may say about the connection that it would have returned (accept(2)): go on. */
+static bool accept_error_is_of_peer(int e)
+{
+    return e == ECONNABORTED || e == EINTR || e == EPROTO || e == ENETDOWN || e == ENOPROTOOPT ||
+           e == EHOSTDOWN || e == ENONET || e == EHOSTUNREACH || e == EOPNOTSUPP ||
+           e == ENETUNREACH;
+}
+
+static void listener_accept(struct listener *l)
+{
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        const int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd >= 0) {
+            session_accept(l->worker, fd, &l->conn);
+            continue;
+        }
+        if (errno == EAGAIN || errno == EWOULDBLOCK)
+            return;
+        if (accept_error_is_of_peer(errno))
+            continue;
+        log_warn("accept_failed", "worker=%u errno=%d", l->worker->index, errno);
+        ev_io_stop(l->worker->loop.ev, &l->io);
+        timer_start(&l->worker->loop, &l->pause, l->worker->loop.now_us + PAUSE_US);
+        return;
+    }
+}
+
+static void listener_on_readable(struct ev_loop *loop, ev_io *w, int revents)
+{
+    (void)loop;
+    (void)revents;
+    listener_accept(container_of(w, struct listener, io));
+}
+
+static void listener_on_pause_over(struct timer *t)
+{
+    struct listener *l = container_of(t, struct listener, pause);
+
+    ev_io_start(l->worker->loop.ev, &l->io);
+}
+
+int listener_init(struct listener *l, struct worker *w, const struct net_addr *addr,
+                  const struct conn_conf *conn, struct err *err)
+{
+    *l = (struct listener){.worker = w, .conn = *conn, .fd = -1};
+    l->pause.fire = listener_on_pause_over;
+    ev_io_init(&l->io, listener_on_readable, -1, EV_READ);
+
+    const int fd = net_listen(addr, true, err);
+
+    if (fd < 0)
+        return fd;
+    l->fd = fd;
+    net_addr_of_socket(fd, &l->addr);
+    return 0;
+}
+
+void listener_start(struct listener *l)
+{
+    ev_io_set(&l->io, l->fd, EV_READ);
+    ev_io_start(l->worker->loop.ev, &l->io);
+}
+
+void listener_stop(struct listener *l)
+{
+    if (l->fd < 0)
+        return;
+    ev_io_stop(l->worker->loop.ev, &l->io);
+    timer_stop(&l->worker->loop, &l->pause);
+    close(l->fd);
+    l->fd = -1;
+}
+
+void listener_fini(struct listener *l)
+{
+    if (l->worker != NULL)
+        listener_stop(l);
+}

@@ -1,0 +1,31 @@
+/* gateway/listener.h - one bound socket of one worker.
+ *
+ * Owns:      the socket and its watcher.
+ * Called by: worker.c.
+ * Lifetime:  listener_init .. listener_fini.
+ * Thread:    its worker's.
+ */
+#ifndef GATEWAY_LISTENER_H
+#define GATEWAY_LISTENER_H
+
+#include "net/conn.h"
+
+struct worker;
+
+struct listener {
+    struct worker *worker;
+    ev_io io;
+    int fd; /* -1: not bound */
+    struct net_addr addr;
+    struct conn_conf conn; /* of the sessions it accepts */
+    struct timer pause;    /* after accept failed for want of descriptors */
+};
+
+/* Bind and listen; 0 or -errno with err. accept begins with listener_start. */
+int listener_init(struct listener *l, struct worker *w, const struct net_addr *addr,
+                  const struct conn_conf *conn, struct err *err);
+void listener_start(struct listener *l);
+void listener_stop(struct listener *l); /* closes the socket: new connections go elsewhere */
+void listener_fini(struct listener *l);
+
+#endif

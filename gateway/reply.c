@@ -1,0 +1,361 @@
+/* The response side of a relayed call: what a replica sends, on its way to the client. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "gateway/stream.h"
+
+/* Response headers wait this long for data or a status. While they do, the call may still be tried
+ * elsewhere (a status in trailers without data); a server that says hello early and works on is
+ * believed after that time. */
+#define HOLD_HEADERS_US (10 * US_PER_MS)
+
+/* --- credit --- */
+
+void reply_credit(struct stream *s, size_t bytes)
+{
+    if (s->attempt.up != NULL)
+        h2_consume(s->attempt.up, bytes);
+}
+
+/* --- response headers --- */
+
+void reply_drop_held(struct stream *s)
+{
+    list_remove(&s->held_node);
+    s->held = NULL;
+    s->n_held = 0;
+}
+
+void reply_commit(struct stream *s)
+{
+    if (s->state != STREAM_SENT)
+        return;
+    stream_set_state(s, STREAM_REPLYING);
+    s->whole = false;
+    body_drop(&s->body);
+    if (s->held != NULL && s->call.down != NULL)
+        h2_send_headers(s->call.down, H2_RESPONSE, s->held, s->n_held, false);
+    reply_drop_held(s);
+}
+
+static void reply_arm_held_timer(struct worker *w)
+{
+    const struct stream *s = list_first(&w->held, struct stream, held_node);
+
+    if (s != NULL)
+        timer_start(&w->loop, &w->held_timer, s->held_until_us);
+}
+
+void reply_on_held_timer(struct timer *t)
+{
+    struct worker *w = container_of(t, struct worker, held_timer);
+    struct stream *s;
+
+    while ((s = list_first(&w->held, struct stream, held_node)) != NULL &&
+           s->held_until_us <= w->loop.now_us)
+        reply_commit(s);
+    reply_arm_held_timer(w);
+}
+
+/* Fields as the client shall get them: without the hop-by-hop ones. Returns how many; dst is the
+ * worker's scratch with room for two more. */
+static size_t reply_fields(struct stream *s, const struct h2_field *fields, size_t n,
+                           struct h2_field **ret_dst)
+{
+    struct h2_field *dst = worker_scratch(s->worker, n + 2);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!field_is_hop_by_hop(&fields[i]))
+            dst[kept++] = fields[i];
+    }
+    *ret_dst = dst;
+    return kept;
+}
+
+static int http_status_of(const struct h2_field *fields, size_t n)
+{
+    int status = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!FIELD_IS(&fields[i], ":status"))
+            continue;
+        for (size_t d = 0; d < fields[i].value_len && d < 3; d++) {
+            if (fields[i].value[d] < '0' || fields[i].value[d] > '9')
+                return 0;
+            status = status * 10 + (fields[i].value[d] - '0');
+        }
+    }
+    return status;
+}
+
+static bool has_grpc_content_type(const struct h2_field *fields, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (FIELD_IS(&fields[i], "content-type"))
+            return grpc_content_type_is_ok(fields[i].value, fields[i].value_len);
+    }
+    return false;
+}
+
+/* What an HTTP status without a grpc-status says about the replica. */
+static enum outcome outcome_of_http(int status)
+{
+    return status == 429 || (status >= 502 && status <= 504) ? OUTCOME_UNAVAILABLE
+                                                             : OUTCOME_SERVER_ERROR;
+}
+
+/* The replica answers with something that is no gRPC response. */
+static void reply_not_grpc(struct stream *s, int http_status)
+{
+    char why[100];
+
+    if (http_status == 200)
+        snprintf(why, sizeof(why), "answered without content-type application/grpc");
+    else
+        snprintf(why, sizeof(why), "answered HTTP status %d without a grpc-status", http_status);
+    attempt_failed(s, outcome_of_http(http_status), grpc_status_of_http(http_status), why);
+}
+
+static void reply_headers(struct stream *s, const struct h2_field *fields, size_t n)
+{
+    const int http_status = http_status_of(fields, n);
+    struct h2_field *kept;
+    size_t n_kept;
+
+    if (s->state != STREAM_SENT || s->held != NULL) {
+        attempt_failed(s, OUTCOME_SERVER_ERROR, GRPC_INTERNAL, "sent its response headers twice");
+        return;
+    }
+    if (http_status != 200 || !has_grpc_content_type(fields, n)) {
+        reply_not_grpc(s, http_status);
+        return;
+    }
+    n_kept = reply_fields(s, fields, n, &kept);
+    if (!s->whole || s->n_counted + 1 >= s->limits.attempts) { /* no other try would follow */
+        reply_commit(s);
+        if (s->call.down != NULL)
+            h2_send_headers(s->call.down, H2_RESPONSE, kept, n_kept, false);
+        return;
+    }
+    s->held = fields_copy(&s->arena, kept, n_kept);
+    if (s->held == NULL) {
+        stream_fail(s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED,
+                    "the response's header fields are over the memory limit of a call");
+        return;
+    }
+    s->n_held = n_kept;
+    s->held_until_us = stream_now(s) + HOLD_HEADERS_US;
+    list_push_back(&s->worker->held, &s->held_node);
+    if (!heap_node_is_linked(&s->worker->held_timer.node))
+        reply_arm_held_timer(s->worker);
+}
+
+/* --- the status --- */
+
+struct status_seen {
+    bool is_there;
+    enum grpc_status status;
+    const struct h2_field *message; /* NULL: none */
+    bool pushed_back;
+};
+
+static struct status_seen status_in(const struct h2_field *fields, size_t n)
+{
+    struct status_seen seen = {.status = GRPC_UNKNOWN};
+
+    for (size_t i = 0; i < n; i++) {
+        const struct h2_field *f = &fields[i];
+
+        if (FIELD_IS(f, "grpc-status")) {
+            seen.is_there = true;
+            seen.status = grpc_status_parse(f->value, f->value_len);
+        } else if (FIELD_IS(f, "grpc-message")) {
+            seen.message = f;
+        } else if (FIELD_IS(f, "grpc-retry-pushback-ms")) {
+            seen.pushed_back = true;
+        }
+    }
+    return seen;
+}
+
+static enum outcome reply_outcome(const struct stream *s, const struct status_seen *seen)
+{
+    const bool goaway = s->attempt.up != NULL && h2_saw_goaway(h2_stream_h2(s->attempt.up));
+    const char *text = seen->message == NULL ? "" : seen->message->value;
+    const size_t len = seen->message == NULL ? 0 : seen->message->value_len;
+    const enum outcome how = outcome_of_status((uint32_t)seen->status, text, len, goaway);
+
+    /* A plain service's NOT_FOUND is its own affair: no catalogue says what it has. */
+    if (s->path.kind == ROUTE_BY_SERVICE &&
+        (how == OUTCOME_UNKNOWN_MODEL || how == OUTCOME_NOT_READY))
+        return seen->status == GRPC_UNAVAILABLE ? OUTCOME_UNAVAILABLE : OUTCOME_OK;
+    return how;
+}
+
+/* The call's status, as the replica gave it or as it follows from HTTP; kind: what the block was.
+ * Ends the call, unless another try begins. */
+static void reply_status(struct stream *s, enum h2_block kind, const struct h2_field *fields,
+                         size_t n)
+{
+    struct status_seen seen = status_in(fields, n);
+    const bool trailers_only = kind == H2_RESPONSE;
+    const int http_status = trailers_only ? http_status_of(fields, n) : 200;
+    struct h2_field *kept;
+    char code[4];
+
+    if (!seen.is_there && http_status != 200) {
+        reply_not_grpc(s, http_status);
+        return;
+    }
+
+    const enum outcome how = reply_outcome(s, &seen);
+
+    if (how == OUTCOME_UNKNOWN_MODEL)
+        worker_count(s->worker, COUNT_quarantines);
+    if (s->state == STREAM_SENT && attempt_retry_answered(s, how, seen.pushed_back))
+        return;
+
+    const bool headers_go_first = s->held != NULL || s->state == STREAM_REPLYING;
+
+    if (s->held != NULL)
+        reply_commit(s);
+
+    size_t n_kept = reply_fields(s, fields, n, &kept);
+
+    if (!seen.is_there) {
+        kept[n_kept] = H2_FIELD("grpc-status", "");
+        kept[n_kept].value = code;
+        kept[n_kept++].value_len =
+            (uint32_t)snprintf(code, sizeof(code), "%u", (unsigned)seen.status);
+        kept[n_kept++] =
+            H2_FIELD("grpc-message", "penstock: the replica's answer has no grpc-status");
+    }
+    if (s->call.down != NULL)
+        h2_send_headers(s->call.down, headers_go_first ? H2_TRAILERS : H2_RESPONSE, kept, n_kept,
+                        true);
+    /* All sent: the stream closes by itself. Else stop what is left of the upload. */
+    attempt_detach(s, how,
+                   s->client_ended && s->attempt.up != NULL && h2_stream_queued(s->attempt.up) == 0
+                       ? H2_NO_ERROR
+                       : H2_CANCEL);
+    stream_end(s, END_RELAYED, seen.status);
+}
+
+/* --- events of the replica's stream --- */
+
+static struct stream *stream_of(struct h2_stream *up)
+{
+    void *user = h2_stream_user(up);
+
+    return user == NULL ? NULL : obj_cast(STREAM, struct stream, user);
+}
+
+static void upstream_on_headers(void *user, struct h2_stream *up, enum h2_block kind,
+                                const struct h2_field *fields, size_t n, bool end)
+{
+    struct stream *s = stream_of(up);
+
+    (void)user;
+    if (s == NULL || kind == H2_INFORMATIONAL)
+        return;
+    if (end)
+        reply_status(s, kind, fields, n);
+    else
+        reply_headers(s, fields, n);
+}
+
+/* Holds the response's messages against the cap. false: the call has ended. */
+static bool reply_check_messages(struct stream *s, const uint8_t *p, size_t len)
+{
+    const uint8_t *piece;
+    size_t piece_len;
+
+    for (;;) {
+        switch (grpc_reader_next(&s->response_reader, &p, &len, &piece, &piece_len)) {
+        case GRPC_READ_MORE:
+            return true;
+        case GRPC_READ_BEGIN:
+        case GRPC_READ_BYTES:
+        case GRPC_READ_END:
+            break;
+        case GRPC_READ_TOO_LONG:
+            stream_check_cap(s, "a response", &s->response_reader);
+            return false;
+        case GRPC_READ_BAD_FLAG:
+            attempt_failed(s, OUTCOME_SERVER_ERROR, GRPC_INTERNAL,
+                           "sent a message whose compressed flag is neither 0 nor 1");
+            return false;
+        }
+    }
+}
+
+static void upstream_on_data(void *user, struct h2_stream *up, struct slab *slab, const uint8_t *p,
+                             size_t len, bool end)
+{
+    struct stream *s = stream_of(up);
+
+    (void)user;
+    if (s == NULL) {
+        h2_consume(up, len);
+        return;
+    }
+    if (s->state == STREAM_SENT && s->held == NULL) {
+        attempt_failed(s, OUTCOME_SERVER_ERROR, GRPC_INTERNAL, "sent data before response headers");
+        return;
+    }
+    s->worker->counters[COUNT_response_bytes] += len;
+    if (len > 0) {
+        if (!reply_check_messages(s, p, len))
+            return;
+        reply_commit(s);
+        if (s->call.down != NULL)
+            h2_send_data(s->call.down, slab, p, len, false);
+    }
+    if (end)
+        reply_status(s, H2_TRAILERS, NULL, 0);
+}
+
+static void upstream_on_sent(void *user, struct h2_stream *up, size_t bytes)
+{
+    struct stream *s = stream_of(up);
+
+    (void)user;
+    if (s != NULL)
+        attempt_on_sent(s, bytes);
+}
+
+static void upstream_on_close(void *user, struct h2_stream *up, uint32_t code, bool by_peer)
+{
+    struct stream *s = stream_of(up);
+    char why[100];
+
+    (void)user;
+    (void)by_peer;
+    if (s == NULL)
+        return;
+    h2_stream_set_user(up, NULL);
+    s->attempt.up = NULL; /* gone: nothing to cancel */
+    switch (code) {
+    case H2_REFUSED_STREAM:
+        attempt_failed(s, OUTCOME_REFUSED, GRPC_UNAVAILABLE,
+                       "did not take the call (REFUSED_STREAM)");
+        return;
+    case H2_CONNECT_ERROR:
+        attempt_failed(s, OUTCOME_LOST, GRPC_UNAVAILABLE, "broke its connection under the call");
+        return;
+    default:
+        snprintf(why, sizeof(why), "reset the call with %s", h2_code_name(code));
+        attempt_failed(s, OUTCOME_LOST, grpc_status_of_h2(code), why);
+        return;
+    }
+}
+
+const struct h2_events upstream_events = {
+    .on_headers = upstream_on_headers,
+    .on_data = upstream_on_data,
+    .on_sent = upstream_on_sent,
+    .on_close = upstream_on_close,
+};

@@ -1,0 +1,185 @@
+#include "gateway/request.h"
+
+#include <string.h>
+
+#include "proto/grpc.h"
+
+bool field_is(const struct h2_field *f, const char *name, size_t name_len)
+{
+    return f->name_len == name_len && memcmp(f->name, name, name_len) == 0;
+}
+
+bool field_is_hop_by_hop(const struct h2_field *f)
+{
+    switch (f->name_len) {
+    case 2:
+        return FIELD_IS(f, "te");
+    case 7:
+        return FIELD_IS(f, "upgrade");
+    case 10:
+        return FIELD_IS(f, "connection") || FIELD_IS(f, "keep-alive");
+    case 16:
+        return FIELD_IS(f, "proxy-connection");
+    case 17:
+        return FIELD_IS(f, "transfer-encoding");
+    default:
+        return false;
+    }
+}
+
+struct h2_field *fields_copy(struct arena *arena, const struct h2_field *fields, size_t n)
+{
+    size_t bytes = n * sizeof(struct h2_field);
+
+    for (size_t i = 0; i < n; i++)
+        bytes += (size_t)fields[i].name_len + fields[i].value_len;
+
+    struct h2_field *copy = arena_alloc(arena, bytes > 0 ? bytes : 1);
+
+    if (copy == NULL)
+        return NULL;
+
+    char *text = (char *)(copy + n);
+
+    for (size_t i = 0; i < n; i++) {
+        copy[i] = fields[i];
+        copy[i].name = memcpy(text, fields[i].name, fields[i].name_len);
+        text += fields[i].name_len;
+        copy[i].value = memcpy(text, fields[i].value, fields[i].value_len);
+        text += fields[i].value_len;
+    }
+    return copy;
+}
+
+static enum request_encoding encoding_of(const struct h2_field *f)
+{
+    static const struct {
+        const char *word;
+        enum request_encoding encoding;
+    } words[] = {
+        {"identity", ENCODING_IDENTITY},
+        {"gzip", ENCODING_ZLIB},
+        {"deflate", ENCODING_ZLIB},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        if (f->value_len == strlen(words[i].word) &&
+            memcmp(f->value, words[i].word, f->value_len) == 0)
+            return words[i].encoding;
+    }
+    return ENCODING_OTHER;
+}
+
+/* Point head at f when it is a field that the gateway reads. */
+static void request_note_field(struct request_head *head, const struct h2_field *f)
+{
+    static const struct {
+        const char *name;
+        size_t member;
+    } known[] = {
+        {":path", offsetof(struct request_head, path)},
+        {"content-type", offsetof(struct request_head, content_type)},
+        {"grpc-timeout", offsetof(struct request_head, timeout)},
+        {"grpc-encoding", offsetof(struct request_head, encoding_field)},
+        {"penstock-model", offsetof(struct request_head, model_hint)},
+        {"seldon-model", offsetof(struct request_head, model_hint)},
+        {"mm-model-id", offsetof(struct request_head, model_hint)},
+        {"penstock-version", offsetof(struct request_head, version_hint)},
+        {"grpc-previous-rpc-attempts", offsetof(struct request_head, previous_attempts)},
+        {"content-length", offsetof(struct request_head, content_length)},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (!field_is(f, known[i].name, strlen(known[i].name)))
+            continue;
+
+        const struct h2_field **slot =
+            (const struct h2_field **)(void *)((char *)head + known[i].member);
+
+        /* Our own hint wins over another system's; of equals the first. */
+        if (*slot == NULL || (FIELD_IS(f, "penstock-model") && !FIELD_IS(*slot, "penstock-model")))
+            *slot = f;
+        return;
+    }
+}
+
+enum request_fault request_read(struct request_head *ret_head, struct arena *arena,
+                                const struct h2_field *fields, size_t n)
+{
+    const struct h2_field *method = NULL;
+    size_t kept = 0;
+
+    *ret_head = (struct request_head){0};
+
+    struct h2_field *own = fields_copy(arena, fields, n);
+
+    if (own == NULL)
+        return REQUEST_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (field_is_hop_by_hop(&own[i]))
+            continue;
+        own[kept] = own[i];
+        if (FIELD_IS(&own[kept], ":method"))
+            method = &own[kept];
+        else
+            request_note_field(ret_head, &own[kept]);
+        kept++;
+    }
+    ret_head->fields = own;
+    ret_head->n = kept;
+
+    if (method == NULL || method->value_len != 4 || memcmp(method->value, "POST", 4) != 0)
+        return REQUEST_NOT_POST;
+    if (ret_head->content_type == NULL ||
+        !grpc_content_type_is_ok(ret_head->content_type->value, ret_head->content_type->value_len))
+        return REQUEST_NOT_GRPC;
+
+    const char *part;
+    size_t len;
+
+    if (ret_head->path == NULL || !grpc_path_split(ret_head->path->value, ret_head->path->value_len,
+                                                   &part, &len, &part, &len))
+        return REQUEST_BAD_PATH;
+    if (ret_head->encoding_field != NULL)
+        ret_head->encoding = encoding_of(ret_head->encoding_field);
+    if (ret_head->timeout != NULL &&
+        !grpc_timeout_parse(ret_head->timeout->value, ret_head->timeout->value_len,
+                            &ret_head->timeout_us))
+        return REQUEST_BAD_TIMEOUT;
+    return REQUEST_OK;
+}
+
+static struct h2_field field_of(const char *name, size_t name_len, const char *value)
+{
+    return (struct h2_field){.name = name,
+                             .value = value,
+                             .name_len = (uint32_t)name_len,
+                             .value_len = (uint32_t)strlen(value),
+                             .flags = H2_FIELD_NO_INDEX};
+}
+
+size_t request_fields(const struct request_head *head, struct h2_field *dst, const char *timeout,
+                      const char *previous_attempts, bool drop_length)
+{
+    static const struct h2_field te = H2_FIELD_INIT("te", "trailers");
+    size_t n = 0;
+
+    for (size_t i = 0; i < head->n; i++) {
+        const struct h2_field *f = &head->fields[i];
+
+        if (f == head->content_length && drop_length)
+            continue;
+        if (f == head->timeout && timeout != NULL)
+            continue;
+        if (f == head->previous_attempts && previous_attempts != NULL)
+            continue;
+        dst[n++] = *f;
+    }
+    dst[n++] = te;
+    if (timeout != NULL)
+        dst[n++] = field_of("grpc-timeout", sizeof("grpc-timeout") - 1, timeout);
+    if (previous_attempts != NULL)
+        dst[n++] = field_of("grpc-previous-rpc-attempts", sizeof("grpc-previous-rpc-attempts") - 1,
+                            previous_attempts);
+    return n;
+}

@@ -1,0 +1,64 @@
+/* gateway/request.h - what the gateway reads of a call's request header fields.
+ *
+ * Owns:      nothing; the fields lie in the call's arena.
+ * Called by: gateway/session (a new call), stream and attempt (the fields to send on).
+ * Thread:    any.
+ * Source:    the gRPC document PROTOCOL-HTTP2.md; RFC 9113 8.2.2 for what may not be forwarded.
+ */
+#ifndef GATEWAY_REQUEST_H
+#define GATEWAY_REQUEST_H
+
+#include "base/arena.h"
+#include "net/h2.h"
+
+enum request_fault {
+    REQUEST_OK = 0,
+    REQUEST_NOT_POST,    /* HTTP 405 */
+    REQUEST_NOT_GRPC,    /* HTTP 415 */
+    REQUEST_BAD_PATH,    /* UNIMPLEMENTED */
+    REQUEST_BAD_TIMEOUT, /* INVALID_ARGUMENT */
+};
+
+enum request_encoding {
+    ENCODING_IDENTITY = 0, /* also: no grpc-encoding */
+    ENCODING_ZLIB,         /* gzip or deflate: zlib reads both */
+    ENCODING_OTHER,
+};
+
+struct request_head {
+    const struct h2_field *fields; /* without those that end at each hop */
+    size_t n;
+    const struct h2_field *path; /* each NULL: absent */
+    const struct h2_field *content_type;
+    const struct h2_field *timeout;
+    const struct h2_field *encoding_field;
+    const struct h2_field *model_hint;   /* penstock-model, or another system's name for it */
+    const struct h2_field *version_hint; /* penstock-version */
+    const struct h2_field *previous_attempts;
+    const struct h2_field *content_length;
+    enum request_encoding encoding;
+    uint64_t timeout_us; /* of grpc-timeout; valid when timeout is set */
+};
+
+/* Copy the fields of a request into arena, without the hop-by-hop ones, and read them. NULL in
+ * ret_head->fields: the arena is full. */
+enum request_fault request_read(struct request_head *ret_head, struct arena *arena,
+                                const struct h2_field *fields, size_t n);
+
+/* Is this a field that ends at each hop (connection, te, ...)? */
+bool field_is_hop_by_hop(const struct h2_field *f);
+bool field_is(const struct h2_field *f, const char *name, size_t name_len);
+#define FIELD_IS(f, literal) field_is((f), (literal), sizeof(literal) - 1)
+
+/* Copies, strings too; NULL: the arena is full. */
+struct h2_field *fields_copy(struct arena *arena, const struct h2_field *fields, size_t n);
+
+/* What an attempt sends: the call's fields with grpc-timeout and grpc-previous-rpc-attempts as
+ * given. dst: room for head->n + REQUEST_EXTRA_FIELDS; timeout and attempts: texts that live until
+ * the fields are sent, NULL: none of our own. drop_length: the message will be lengthened.
+ * Returns how many fields. */
+#define REQUEST_EXTRA_FIELDS 3
+size_t request_fields(const struct request_head *head, struct h2_field *dst, const char *timeout,
+                      const char *previous_attempts, bool drop_length);
+
+#endif

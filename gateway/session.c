@@ -1,0 +1,222 @@
+#include "gateway/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/xalloc.h"
+#include "gateway/answer.h"
+#include "gateway/local.h"
+#include "gateway/request.h"
+#include "gateway/stream.h"
+#include "gateway/worker.h"
+
+#define MESSAGE_BYTES 1024 /* of a grpc-message that we make, encoded */
+
+void call_attach(struct call *c, const struct call_ops *ops, struct session *session,
+                 struct h2_stream *down)
+{
+    *c = (struct call){.magic = CALL_MAGIC, .ops = ops, .session = session, .down = down};
+    h2_stream_set_user(down, c);
+}
+
+void call_send_status(struct call *c, bool headers_sent, enum grpc_status status, const char *text)
+{
+    char plain[MESSAGE_BYTES], message[MESSAGE_BYTES], code[4];
+    struct h2_field fields[4];
+    size_t n = 0;
+
+    if (c->down == NULL)
+        return;
+    if (!headers_sent) {
+        fields[n++] = H2_FIELD(":status", "200");
+        fields[n++] = H2_FIELD("content-type", "application/grpc");
+    }
+    fields[n] = H2_FIELD("grpc-status", "");
+    fields[n].value = code;
+    fields[n++].value_len = (uint32_t)snprintf(code, sizeof(code), "%u", (unsigned)status);
+    if (text != NULL) {
+        const int len = snprintf(plain, sizeof(plain), "penstock: %s", text);
+        const size_t kept = (size_t)len < sizeof(plain) ? (size_t)len : sizeof(plain) - 1;
+
+        fields[n] = H2_FIELD("grpc-message", "");
+        fields[n].flags = H2_FIELD_NO_INDEX;
+        fields[n].value = message;
+        fields[n++].value_len =
+            (uint32_t)grpc_message_encode(message, sizeof(message), plain, kept);
+    }
+    h2_send_headers(c->down, headers_sent ? H2_TRAILERS : H2_RESPONSE, fields, n, true);
+}
+
+static void call_send_http(struct call *c, const struct h2_field *fields, size_t n)
+{
+    if (c->down != NULL)
+        h2_send_headers(c->down, H2_RESPONSE, fields, n, true);
+}
+
+enum grpc_status call_refuse(struct call *c, enum request_fault fault,
+                             const struct request_head *head)
+{
+    static const struct h2_field not_post[] = {H2_FIELD_INIT(":status", "405"),
+                                               H2_FIELD_INIT("allow", "POST")};
+    static const struct h2_field not_grpc[] = {H2_FIELD_INIT(":status", "415"),
+                                               H2_FIELD_INIT("accept", "application/grpc")};
+    char text[160];
+
+    switch (fault) {
+    case REQUEST_NOT_POST:
+        call_send_http(c, not_post, ARRAY_LEN(not_post));
+        return GRPC_INTERNAL;
+    case REQUEST_NOT_GRPC:
+        call_send_http(c, not_grpc, ARRAY_LEN(not_grpc));
+        return GRPC_INTERNAL;
+    case REQUEST_BAD_PATH:
+        call_send_status(c, false, GRPC_UNIMPLEMENTED, ":path is not /package.Service/Method");
+        return GRPC_UNIMPLEMENTED;
+    case REQUEST_BAD_TIMEOUT:
+        snprintf(text, sizeof(text),
+                 "grpc-timeout \"%.*s\" is not 1 to 8 digits and one of H M S m u n",
+                 (int)(head->timeout->value_len < 40 ? head->timeout->value_len : 40),
+                 head->timeout->value);
+        call_send_status(c, false, GRPC_INVALID_ARGUMENT, text);
+        return GRPC_INVALID_ARGUMENT;
+    case REQUEST_OK: /* request_read found no room */
+        break;
+    }
+    call_send_status(c, false, GRPC_RESOURCE_EXHAUSTED,
+                     "the request's header fields are over the memory limit of a call");
+    return GRPC_RESOURCE_EXHAUSTED;
+}
+
+void call_stop_upload(struct call *c)
+{
+    if (c->down != NULL)
+        h2_reset(c->down, H2_NO_ERROR);
+}
+
+static struct call *call_of(struct h2_stream *down)
+{
+    void *user = h2_stream_user(down);
+
+    return user == NULL ? NULL : obj_cast(CALL, struct call, user);
+}
+
+static void session_new_call(struct session *s, struct h2_stream *down,
+                             const struct h2_field *fields, size_t n, bool end)
+{
+    struct worker *w = s->worker;
+    const struct local_method *method = NULL;
+
+    if (w->loop.slabs.pinned_bytes > w->memory_bytes) {
+        worker_count(w, COUNT_streams_started);
+        worker_count(w, COUNT_ended_over_memory);
+        h2_reset(down, H2_REFUSED_STREAM); /* safe to repeat: nothing was begun */
+        return;
+    }
+    for (size_t i = 0; i < n && method == NULL; i++) {
+        if (FIELD_IS(&fields[i], ":path"))
+            method = local_find(w->local, fields[i].value, fields[i].value_len);
+    }
+    if (method != NULL)
+        answer_start(s, down, method, fields, n, end);
+    else
+        stream_start(s, down, fields, n, end);
+}
+
+static void session_on_headers(void *user, struct h2_stream *down, enum h2_block kind,
+                               const struct h2_field *fields, size_t n, bool end)
+{
+    struct call *c;
+
+    if (kind == H2_REQUEST) {
+        session_new_call(user, down, fields, n, end);
+        return;
+    }
+    c = call_of(down);
+    if (c != NULL && kind == H2_TRAILERS)
+        c->ops->on_trailers(c, fields, n);
+}
+
+static void session_on_data(void *user, struct h2_stream *down, struct slab *slab, const uint8_t *p,
+                            size_t len, bool end)
+{
+    struct call *c = call_of(down);
+
+    (void)user;
+    if (c != NULL)
+        c->ops->on_data(c, slab, p, len, end);
+    else
+        h2_consume(down, len); /* of a call that was refused at once */
+}
+
+static void session_on_sent(void *user, struct h2_stream *down, size_t bytes)
+{
+    struct call *c = call_of(down);
+
+    (void)user;
+    if (c != NULL)
+        c->ops->on_sent(c, bytes);
+}
+
+static void session_on_close(void *user, struct h2_stream *down, uint32_t code, bool by_peer)
+{
+    struct call *c = call_of(down);
+
+    (void)user;
+    (void)by_peer;
+    if (c != NULL)
+        c->ops->on_close(c, code);
+}
+
+static void session_on_closed(void *user, const char *why)
+{
+    struct session *s = user;
+    struct worker *w = s->worker;
+
+    log_debug("session_closed", "worker=%u msg=\"%s\"", w->index, why);
+    list_remove(&s->node);
+    w->counters[COUNT_sessions_open]--;
+    free(s);
+    worker_session_ended(w);
+}
+
+static const struct conn_ops session_ops = {
+    .h2 =
+        {
+            .on_headers = session_on_headers,
+            .on_data = session_on_data,
+            .on_sent = session_on_sent,
+            .on_close = session_on_close,
+        },
+    .on_closed = session_on_closed,
+};
+
+void session_accept(struct worker *w, int fd, const struct conn_conf *conf)
+{
+    struct session *s;
+
+    if (w->draining || w->counters[COUNT_sessions_open] >= w->max_sessions) {
+        worker_count(w, COUNT_sessions_refused);
+        close(fd);
+        return;
+    }
+    s = xcalloc(1, sizeof(*s));
+    s->worker = w;
+    list_push_back(&w->sessions, &s->node);
+    worker_count(w, COUNT_sessions_accepted);
+    w->counters[COUNT_sessions_open]++;
+    s->conn = conn_accept(&w->loop, fd, conf, &session_ops, s);
+}
+
+void session_drain(struct session *s)
+{
+    conn_drain(s->conn);
+}
+
+void session_close(struct session *s, const char *why)
+{
+    s->closing = true;
+    conn_close(s->conn, why);
+}

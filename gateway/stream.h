@@ -1,0 +1,169 @@
+/* gateway/stream.h - one relayed call: the client's stream, its route, its attempts at replicas.
+ *
+ * Owns:      its arena, the kept request bytes, the current attempt (one at a time).
+ * Called by: session (a new request), the h2 events of both sides, lane (a slot is free), timers.
+ * Lifetime:  stream_start .. the client's half has closed and the attempt is detached; then it goes
+ *            back to the worker's spare list in the reaping of that turn.
+ * Thread:    its worker's.
+ *
+ * In four files: stream.c (life, request side), attempt.c (tries), reply.c (response side), and
+ * this header, which only they, lane.c and worker.c include.
+ *
+ * Invariants:
+ *  - Credit for request bytes goes back to the client when on_sent of the replica's stream reports
+ *    them, credit for response bytes to the replica when on_sent of the client's does: what lies
+ *    between is bounded by the two stream windows, whatever the message size.
+ *  - Bytes that no attempt has seen yet are in body. While `whole` is true, body has the request
+ *    from its first byte, and the call may be sent again.
+ *  - Nothing reaches the client before the call is committed (state REPLYING or ENDED).
+ *  - An upstream stream belongs to its attempt: detached ones have no user and are ignored.
+ */
+#ifndef GATEWAY_STREAM_H
+#define GATEWAY_STREAM_H
+
+#include "balancer/balancer.h"
+#include "gateway/body.h"
+#include "gateway/lane.h"
+#include "gateway/peek.h"
+#include "gateway/request.h"
+#include "gateway/route.h"
+#include "gateway/session.h"
+#include "gateway/worker.h"
+
+enum stream_state {
+    STREAM_HEADERS = 0, /* the request has begun; its route is not known yet */
+    STREAM_QUEUED,      /* waits for a slot, for a replica, or for the next try's time */
+    STREAM_SENT,        /* an attempt runs; the client has seen nothing */
+    STREAM_REPLYING,    /* response headers were passed on */
+    STREAM_ENDED,       /* the whole answer is queued towards the client */
+    STREAM_DONE,        /* the client's half is closed */
+    STREAM_N_STATES
+};
+
+/* Why a call ended; each has its counter. */
+enum stream_end {
+    END_RELAYED = 0,
+    END_BY_CLIENT,
+    END_DEADLINE,
+    END_BAD_REQUEST,
+    END_NO_ROUTE,
+    END_RENAMED,
+    END_REFUSED_METHOD,
+    END_COMPRESSED,
+    END_OVER_MESSAGE,
+    END_OVER_MEMORY,
+    END_QUEUE_FULL,
+    END_NO_REPLICA,
+    END_UPSTREAM_LOST,
+    END_DRAINING,
+    N_STREAM_ENDS
+};
+
+struct attempt {
+    struct member *member; /* NULL: no attempt */
+    struct h2_stream *up;  /* NULL: waits for a connection */
+    struct pool_waiter waiter;
+    uint64_t began_us;
+    uint64_t sent_bytes; /* of the request, in the output of its connection */
+};
+
+#define STREAM_TRIED_MAX 8
+
+struct stream {
+    struct call call; /* first: a struct call * of ours is a struct stream * */
+    uint32_t magic;
+    enum stream_state state;
+    struct worker *worker;
+    struct arena arena;
+    struct dead dead;
+    struct list spare_node; /* worker.spare_streams */
+    uint64_t began_us;
+    uint64_t deadline_us; /* 0: none */
+    struct timer deadline;
+
+    /* request */
+    struct request_head head;
+    struct route_path path;
+    struct grpc_reader request_reader;
+    struct walker walker; /* of ROUTE_BY_MESSAGE */
+    struct peek *peek;    /* NULL until a compressed message has to be read */
+    struct body body;
+    bool whole;
+    bool routed;
+    bool opaque_message; /* this one is compressed: the walker does not see it */
+    bool client_ended;   /* END_STREAM came, and every byte before it was taken */
+    const struct h2_field *request_trailers; /* NULL: none */
+    size_t n_request_trailers;
+    uint64_t request_bytes;                /* taken from the client */
+    uint64_t credited_bytes;               /* of these, given back as flow-control credit */
+    uint8_t override[WALKER_OVERRIDE_MAX]; /* appended to every message */
+    size_t override_len;
+
+    /* route */
+    struct lane *lane; /* held; NULL: no route yet */
+    struct limits_conf limits;
+    bool may_come; /* the version can have replicas, though none may be there now */
+    bool by_split; /* the traffic split chose the version */
+
+    /* tries */
+    struct attempt attempt;
+    uint64_t tried[STREAM_TRIED_MAX]; /* endpoint ids; the newest overwrite the oldest */
+    uint32_t n_tried;
+    uint32_t n_counted, n_free; /* attempts that count against limits.attempts, and that do not */
+    struct timer again;         /* the next try's time, or the end of waiting for a replica */
+    bool backing_off;           /* QUEUED for a time, not for a slot */
+    uint32_t n_rounds;          /* times that every replica had been tried */
+    struct list queue_node;     /* lane.queue */
+    char last_failure[160];     /* of the attempt before, for the message when nothing is left */
+
+    /* response */
+    struct grpc_reader response_reader;
+    struct h2_field *held; /* response headers not passed on yet; NULL: none */
+    size_t n_held;
+    struct list held_node; /* worker.held */
+    uint64_t held_until_us;
+};
+#define STREAM_MAGIC 0x6d727473u
+
+/* stream.c */
+void stream_start(struct session *session, struct h2_stream *down, const struct h2_field *fields,
+                  size_t n, bool end);
+void stream_set_state(struct stream *s, enum stream_state to);
+/* End the call with a status made here: the client gets "penstock: " and the text, in trailers-only
+ * form while it has seen nothing. Cancels the attempt. */
+void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status, const char *fmt,
+                 ...) PRINTF_LIKE(4, 5);
+/* The answer is complete: count it, stop timers, let the client's upload stop. */
+void stream_end(struct stream *s, enum stream_end why, enum grpc_status status);
+/* Is the message that r has begun within limits.message_mib? false: the call has ended. what: "a
+ * response". */
+bool stream_check_cap(struct stream *s, const char *what, const struct grpc_reader *r);
+const char *stream_model(const struct stream *s); /* "" before the route is known */
+uint64_t stream_now(const struct stream *s);
+void stream_set_lane(struct stream *s, struct lane *l); /* lets go of the one before */
+void stream_spare_free(struct stream *s); /* one of worker.spare_streams, at the worker's end */
+
+/* attempt.c */
+void attempt_begin(struct stream *s); /* routed: try a replica, or wait */
+/* Let the oldest call of the lane's queue go on, if it can. */
+bool attempt_of_queue(struct lane *l);
+/* The attempt is over: cancel what runs upstream, end the call at the balancer. */
+void attempt_detach(struct stream *s, enum outcome how, uint32_t cancel_code);
+/* It failed without an answer of the replica: try again, or end the call. */
+void attempt_failed(struct stream *s, enum outcome how, enum grpc_status status, const char *why);
+/* It was answered by a status that allows another try: true when one has begun. */
+bool attempt_retry_answered(struct stream *s, enum outcome how, bool pushed_back);
+void attempt_forward(struct stream *s, struct slab *slab, const uint8_t *p, size_t len, bool end);
+/* The replica's connection took bytes of the request: credit for the client. */
+void attempt_on_sent(struct stream *s, size_t bytes);
+void attempt_on_again(struct timer *t); /* stream.again */
+
+/* reply.c */
+extern const struct h2_events upstream_events; /* for net/pool; streams' users are struct stream */
+void reply_commit(struct stream *s);           /* pass held headers on */
+void reply_drop_held(struct stream *s);
+void reply_on_held_timer(struct timer *t); /* worker.held_timer */
+/* The client's output took bytes of the response. */
+void reply_credit(struct stream *s, size_t bytes);
+
+#endif

@@ -1,0 +1,429 @@
+#include "gateway/worker.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/xalloc.h"
+#include "gateway/lane.h"
+#include "gateway/listener.h"
+#include "gateway/local.h"
+#include "gateway/report.h"
+#include "gateway/session.h"
+#include "gateway/stream.h"
+
+#define MIB ((size_t)1024 * 1024)
+
+/* --- addresses --- */
+
+struct address_book *address_book_new(void)
+{
+    struct address_book *b = xcalloc(1, sizeof(*b));
+
+    map_init(&b->by_text);
+    return b;
+}
+
+static void address_free_one(void *arg, const char *key, size_t key_len, void *value)
+{
+    (void)arg;
+    (void)key;
+    (void)key_len;
+    free(value);
+}
+
+struct address_book *address_book_free(struct address_book *b)
+{
+    if (b != NULL) {
+        map_each(&b->by_text, address_free_one, NULL);
+        map_fini(&b->by_text);
+        free(b);
+    }
+    return NULL;
+}
+
+/* --- what the balancer asks of us --- */
+
+static void hook_endpoint_added(void *arg, struct endpoint *ep)
+{
+    static const struct pool_ops no_ops = {{0}, NULL};
+    struct worker *w = arg;
+    const struct net_addr *addr = map_get(&w->addresses->by_text, ep->address, strlen(ep->address));
+    struct pool_ops ops = no_ops;
+
+    if (addr == NULL) {
+        log_error("endpoint_address", "worker=%u replica=%s msg=\"not resolved\"", w->index,
+                  ep->address);
+        return;
+    }
+    ops.h2 = upstream_events;
+    ep->pool = pool_new(&w->loop, addr, &w->upstream, &ops, ep);
+}
+
+/* pool_free ends connections, so it may not run inside an event of one of them. */
+struct pool_grave {
+    struct dead dead;
+    struct pool *pool;
+};
+
+static void pool_grave_reap(struct dead *d)
+{
+    struct pool_grave *g = container_of(d, struct pool_grave, dead);
+
+    pool_free(g->pool);
+    free(g);
+}
+
+static void hook_endpoint_removed(void *arg, struct endpoint *ep)
+{
+    struct worker *w = arg;
+    struct pool_grave *g;
+
+    if (ep->pool == NULL)
+        return;
+    g = xcalloc(1, sizeof(*g));
+    g->pool = ep->pool;
+    g->dead.reap = pool_grave_reap;
+    ep->pool = NULL;
+    loop_bury(&w->loop, &g->dead);
+}
+
+static void hook_cluster_added(void *arg, struct cluster *c)
+{
+    c->queue = lane_new(arg, c);
+}
+
+static void hook_cluster_left(void *arg, struct cluster *c)
+{
+    (void)arg;
+    lane_has_room(c->queue); /* which finds that calls must go elsewhere */
+}
+
+static void hook_cluster_removed(void *arg, struct cluster *c)
+{
+    (void)arg;
+    lane_cluster_removed(c->queue);
+    c->queue = NULL;
+}
+
+static void hook_cluster_has_room(void *arg, struct cluster *c)
+{
+    (void)arg;
+    lane_has_room(c->queue);
+}
+
+static void hook_member_moved(void *arg, const struct member *m, enum outcome why, uint64_t for_us)
+{
+    struct worker *w = arg;
+
+    if (for_us == 0)
+        log_info("replica_back", "worker=%u model=%s version=%s replica=%s", w->index,
+                 m->cluster->model, m->cluster->version, m->replica);
+    else
+        log_warn("replica_out", "worker=%u model=%s version=%s replica=%s took_us=%llu msg=%s",
+                 w->index, m->cluster->model, m->cluster->version, m->replica,
+                 (unsigned long long)for_us, outcome_name(why));
+}
+
+static const struct balancer_hooks worker_hooks = {
+    .endpoint_added = hook_endpoint_added,
+    .endpoint_removed = hook_endpoint_removed,
+    .cluster_added = hook_cluster_added,
+    .cluster_left = hook_cluster_left,
+    .cluster_removed = hook_cluster_removed,
+    .cluster_has_room = hook_cluster_has_room,
+    .member_moved = hook_member_moved,
+};
+
+/* --- snapshots --- */
+
+/* Owns snap's reference and book from here. */
+static void worker_apply(struct worker *w, struct snapshot *snap, struct address_book *book)
+{
+    struct snapshot *old = w->snap;
+
+    w->snap = snap;
+    address_book_free(w->addresses);
+    w->addresses = book;
+    w->routes_kserve = w->routes_tensorflow = false;
+    for (size_t i = 0; i < snap->n_models; i++) {
+        w->routes_kserve |= snap->models[i].conf->protocol == PROTOCOL_KSERVE;
+        w->routes_tensorflow |= snap->models[i].conf->protocol == PROTOCOL_TENSORFLOW;
+    }
+    balancer_apply(w->balancer, snap, w->loop.now_us);
+    local_apply(w->local, snap);
+    worker_count(w, COUNT_snapshots_applied);
+    snapshot_unref(old);
+}
+
+struct snapshot_msg {
+    struct mbox_msg msg;
+    struct snapshot *snap;
+    struct address_book *book;
+};
+
+static void snapshot_msg_deliver(struct mbox_msg *msg, void *arg)
+{
+    struct snapshot_msg *m = container_of(msg, struct snapshot_msg, msg);
+
+    worker_apply(arg, m->snap, m->book);
+    free(m);
+}
+
+static void snapshot_msg_discard(struct mbox_msg *msg)
+{
+    struct snapshot_msg *m = container_of(msg, struct snapshot_msg, msg);
+
+    snapshot_unref(m->snap);
+    address_book_free(m->book);
+    free(m);
+}
+
+void worker_post_snapshot(struct worker *w, struct snapshot *snap, struct address_book *book)
+{
+    struct snapshot_msg *m = xcalloc(1, sizeof(*m));
+
+    m->msg.deliver = snapshot_msg_deliver;
+    m->msg.discard = snapshot_msg_discard;
+    m->snap = snapshot_ref(snap);
+    m->book = book;
+    mbox_post(&w->loop.mbox, &m->msg);
+}
+
+/* --- drain and stop --- */
+
+static void worker_close_listeners(struct worker *w)
+{
+    for (size_t i = 0; i < w->n_listeners; i++)
+        listener_stop(&w->listeners[i]);
+}
+
+static void worker_each_session(struct worker *w, void (*fn)(struct session *s))
+{
+    list_each (&w->sessions, it)
+        fn(list_entry(it, struct session, node));
+}
+
+static void session_close_stopping(struct session *s)
+{
+    session_close(s, "the gateway stops");
+}
+
+/* Post a last report, so that nothing counted is lost. */
+static void worker_report(struct worker *w)
+{
+    gateway_post_report(w->gateway, report_new(w));
+}
+
+void worker_session_ended(struct worker *w)
+{
+    if (!list_is_empty(&w->sessions))
+        return;
+    if (w->on_drained != NULL) {
+        worker_report(w);
+        w->on_drained(w);
+        w->on_drained = NULL;
+    }
+    if (w->stopping)
+        loop_stop(&w->loop);
+}
+
+/* An order from the control thread that carries no more than itself. */
+struct order_msg {
+    struct mbox_msg msg;
+    void (*on_drained)(struct worker *w);
+};
+
+static void order_discard(struct mbox_msg *msg)
+{
+    free(container_of(msg, struct order_msg, msg));
+}
+
+static void worker_post_order(struct worker *w, void (*deliver)(struct mbox_msg *msg, void *arg),
+                              void (*on_drained)(struct worker *w))
+{
+    struct order_msg *m = xcalloc(1, sizeof(*m));
+
+    m->msg.deliver = deliver;
+    m->msg.discard = order_discard;
+    m->on_drained = on_drained;
+    mbox_post(&w->loop.mbox, &m->msg);
+}
+
+static void drain_deliver(struct mbox_msg *msg, void *arg)
+{
+    struct order_msg *m = container_of(msg, struct order_msg, msg);
+    struct worker *w = arg;
+
+    w->draining = true;
+    w->on_drained = m->on_drained;
+    worker_close_listeners(w);
+    worker_each_session(w, session_drain);
+    worker_session_ended(w);
+    order_discard(msg);
+}
+
+static void close_deliver(struct mbox_msg *msg, void *arg)
+{
+    worker_each_session(arg, session_close_stopping);
+    order_discard(msg);
+}
+
+static void stop_deliver(struct mbox_msg *msg, void *arg)
+{
+    struct worker *w = arg;
+
+    w->stopping = true;
+    worker_close_listeners(w);
+    worker_each_session(w, session_close_stopping);
+    worker_session_ended(w);
+    order_discard(msg);
+}
+
+void worker_post_drain(struct worker *w, void (*on_drained)(struct worker *w))
+{
+    worker_post_order(w, drain_deliver, on_drained);
+}
+
+void worker_post_close_sessions(struct worker *w)
+{
+    worker_post_order(w, close_deliver, NULL);
+}
+
+void worker_post_stop(struct worker *w)
+{
+    worker_post_order(w, stop_deliver, NULL);
+}
+
+/* --- life --- */
+
+static void worker_on_report_timer(struct timer *t)
+{
+    struct worker *w = container_of(t, struct worker, report_timer);
+
+    worker_report(w);
+    timer_start(&w->loop, t, w->loop.now_us + REPORT_US);
+}
+
+struct h2_field *worker_scratch(struct worker *w, size_t n)
+{
+    if (n > w->scratch_cap) {
+        w->scratch = xrealloc(w->scratch, n, sizeof(*w->scratch));
+        w->scratch_cap = n;
+    }
+    return w->scratch;
+}
+
+static int worker_init_listeners(struct worker *w, const struct worker_conf *conf, struct err *err)
+{
+    const struct process_conf *process = conf->process;
+
+    w->listeners = xcalloc(process->n_listeners, sizeof(*w->listeners));
+    for (size_t i = 0; i < process->n_listeners; i++) {
+        struct conn_conf c;
+        int r;
+
+        conn_conf_default(&c);
+        c.engine = conf->engine;
+        c.tls = conf->listener_tls[i];
+        c.limits.max_concurrent_streams = process->max_streams;
+        r = listener_init(&w->listeners[i], w, &conf->addresses[i], &c, err);
+        if (r < 0)
+            return r;
+        w->n_listeners++;
+    }
+    return 0;
+}
+
+int worker_init(struct worker *w, const struct worker_conf *conf, struct err *err)
+{
+    const uint32_t share = conf->process->max_connections / conf->n_workers;
+    const uint64_t seed = clock_mono_us() * 31 + conf->index;
+
+    memset(w, 0, sizeof(*w));
+    w->gateway = conf->gateway;
+    w->index = conf->index;
+    loop_init(&w->loop, w);
+    rng_init(&w->rng, seed);
+    list_init(&w->lanes);
+    list_init(&w->sessions);
+    list_init(&w->spare_streams);
+    list_init(&w->held);
+    w->held_timer.fire = reply_on_held_timer;
+    w->report_timer.fire = worker_on_report_timer;
+    w->reported_us = w->loop.now_us;
+    w->max_sessions = share > 0 ? share : 1;
+    w->memory_bytes = conf->process->memory_mib * MIB;
+    pool_conf_default(&w->upstream);
+    w->upstream.conn.engine = conf->engine;
+    w->upstream.conn.tls = conf->upstream_tls;
+    w->upstream.seed = seed;
+    w->balancer = balancer_new(conf->n_workers, seed, &worker_hooks, w);
+    w->local = local_new();
+    worker_apply(w, snapshot_ref(conf->snap), conf->book);
+    return worker_init_listeners(w, conf, err);
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *w = arg;
+
+    for (size_t i = 0; i < w->n_listeners; i++)
+        listener_start(&w->listeners[i]);
+    timer_start(&w->loop, &w->report_timer, w->loop.now_us + REPORT_US);
+    loop_run(&w->loop);
+    return NULL;
+}
+
+int worker_start(struct worker *w, struct err *err)
+{
+    sigset_t all, before;
+    int r;
+
+    sigfillset(&all); /* signals are the main thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    r = pthread_create(&w->thread, NULL, worker_main, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r != 0)
+        return err_set(err, -r, "worker thread %u: %s", w->index, strerror(r));
+    w->runs = true;
+    return 0;
+}
+
+void worker_join(struct worker *w)
+{
+    if (w->runs)
+        pthread_join(w->thread, NULL);
+    w->runs = false;
+}
+
+void worker_fini(struct worker *w)
+{
+    struct list *node;
+
+    if (w->gateway == NULL)
+        return;
+    for (size_t i = 0; i < w->n_listeners; i++)
+        listener_fini(&w->listeners[i]);
+    timer_stop(&w->loop, &w->report_timer);
+    timer_stop(&w->loop, &w->held_timer);
+    w->balancer = balancer_free(w->balancer);
+    w->local = local_free(w->local);
+    loop_fini(&w->loop); /* reaps streams and pools */
+    while ((node = list_pop_front(&w->spare_streams)) != NULL)
+        stream_spare_free(list_entry(node, struct stream, spare_node));
+    list_each (&w->lanes, it)
+        check(lane_reap(list_entry(it, struct lane, node)));
+    snapshot_unref(w->snap);
+    address_book_free(w->addresses);
+    free(w->listeners);
+    free(w->scratch);
+    w->gateway = NULL;
+}
+
+const struct net_addr *worker_listen_addr(const struct worker *w, size_t i)
+{
+    return &w->listeners[i].addr;
+}

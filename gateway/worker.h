@@ -1,0 +1,105 @@
+/* gateway/worker.h - one gateway thread: its loop, listeners, sessions, balancer state, counters.
+ *
+ * Owns:      everything that its thread touches; nothing of it is shared.
+ * Called by: gateway.c (start, messages); listener, session, stream, report on its own thread.
+ * Lifetime:  worker_init (control thread, before the thread runs) .. worker_fini (after it ended).
+ * Thread:    its own, once worker_run has begun; others post to loop.mbox.
+ */
+#ifndef GATEWAY_WORKER_H
+#define GATEWAY_WORKER_H
+
+#include <pthread.h>
+
+#include "balancer/balancer.h"
+#include "base/rng.h"
+#include "gateway/gateway.h"
+#include "gateway/stats.h"
+#include "net/pool.h"
+#include "net/tls.h"
+
+struct local;
+struct listener;
+
+/* Addresses of replicas by their text, resolved on the control thread. Immutable. */
+struct address_book {
+    struct map by_text; /* struct net_addr * */
+};
+
+struct worker {
+    struct gateway *gateway;
+    uint32_t index;
+    pthread_t thread;
+    bool runs;
+    struct loop loop;
+    struct rng rng;
+    uint64_t counters[N_COUNTERS];
+
+    struct snapshot *snap;
+    struct address_book *addresses;
+    struct balancer *balancer;
+    struct local *local;
+    bool routes_kserve, routes_tensorflow; /* the snapshot has such models: their paths are known */
+    struct pool_conf upstream;
+
+    struct list lanes; /* struct lane.node */
+    struct listener *listeners;
+    size_t n_listeners;
+    struct list sessions; /* struct session.node */
+    uint32_t max_sessions;
+    size_t memory_bytes; /* budget for slabs in use; past it new calls are refused */
+
+    struct h2_field *scratch; /* header fields of one request or response while it is sent */
+    size_t scratch_cap;
+    struct list spare_streams; /* ended ones with their arenas' first chunk */
+    uint32_t n_spare_streams;
+    struct list held; /* streams whose response headers wait, oldest first */
+    struct timer held_timer;
+
+    struct timer report_timer;
+    uint64_t report_sequence;
+    uint64_t reported_us;
+
+    bool draining;
+    bool stopping;
+    void (*on_drained)(struct worker *w); /* once, when draining and no session is left */
+};
+
+struct worker_conf {
+    struct gateway *gateway;
+    uint32_t index, n_workers;
+    const struct process_conf *process;
+    const struct h2_engine *engine;
+    struct tls_ctx *const *listener_tls; /* [process->n_listeners]; NULL entries: cleartext */
+    struct tls_ctx *upstream_tls;        /* NULL: cleartext */
+    const struct net_addr *addresses;    /* [process->n_listeners]; port 0 only for worker 0 */
+    struct snapshot *snap;               /* a reference is taken */
+    struct address_book *book;           /* owned from here */
+};
+
+/* Binds the listeners; 0 or -errno with err (then worker_fini is still due). */
+int worker_init(struct worker *w, const struct worker_conf *conf, struct err *err);
+int worker_start(struct worker *w, struct err *err); /* the thread */
+void worker_join(struct worker *w);                  /* after worker_post_stop */
+void worker_fini(struct worker *w);                  /* works on a zeroed worker */
+const struct net_addr *worker_listen_addr(const struct worker *w, size_t i);
+
+/* From the control thread. */
+void worker_post_snapshot(struct worker *w, struct snapshot *snap, struct address_book *book);
+void worker_post_drain(struct worker *w, void (*on_drained)(struct worker *w));
+void worker_post_close_sessions(struct worker *w); /* the drain's limit has passed */
+void worker_post_stop(struct worker *w);
+
+/* On its thread. */
+static inline void worker_count(struct worker *w, enum counter c)
+{
+    w->counters[c]++;
+}
+/* A session has ended: a drain may be over. */
+void worker_session_ended(struct worker *w);
+/* Room for n fields; valid until the next call. */
+struct h2_field *worker_scratch(struct worker *w, size_t n);
+
+struct address_book *address_book_new(void);
+struct address_book *address_book_free(struct address_book *b);
+
+#endif
