@@ -261,6 +261,14 @@ def oracle(cls, data):
     return name, VERSION if version else ANY, version
 
 
+def judges_all(cls, data):
+    """True when a message of this type, damaged or not, has nothing that the walker skips and the library checks."""
+    fields = cls.DESCRIPTOR.fields_by_name
+    if "model_spec" in fields:
+        return len(fields) == 1 and b"\x1a" not in data  # signature_name must be UTF-8
+    return set(fields) == {"name", "version"}
+
+
 def pieces(rng, data):
     style = rng.randint(0, 3)
     if style == 0 or not data:
@@ -334,7 +342,7 @@ def main():
         fault = None
         if want is None:
             tally["both refuse" if whole is None else "left to the server"] += 1
-            if whole is not None and how != "damaged":  # nothing in it that the walker leaves to the server
+            if whole is not None and (how != "damaged" or judges_all(cls, data)):
                 fault = f"says {whole}"
         elif whole is None:
             tally["only the walker refuses"] += 1
