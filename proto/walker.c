@@ -129,7 +129,7 @@ void walker_init(struct walker *w, enum walker_kind kind, uint32_t look_bytes)
 static void refuse(struct walker *w, enum refusal why)
 {
     if (w->why == REFUSAL_NONE)
-        w->why = why;
+        w->why = (uint8_t)why;
 }
 
 static bool text_is(const struct walker_text *t, const struct walker_text *other)
