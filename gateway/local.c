@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/xalloc.h"
 #include "gateway/local_call.h"
+#include "gateway/ready.h"
 #include "proto/grpc.h"
 #include "proto/grpc_health_v1.pb-c.h"
 
@@ -152,33 +153,6 @@ void local_bad_request(struct local_call *c)
 
 /* What the catalogue says. */
 
-bool local_version_can_serve(const struct snap_version *v)
-{
-    for (size_t i = 0; i < v->n_endpoints; i++) {
-        if (v->endpoints[i]->state == ENDPOINT_READY)
-            return true;
-    }
-    return false;
-}
-
-bool local_model_can_serve(const struct snap_model *m)
-{
-    for (size_t i = 0; i < m->n_versions; i++) {
-        if (m->versions[i].weight > 0 && local_version_can_serve(&m->versions[i]))
-            return true;
-    }
-    return false;
-}
-
-bool local_can_serve(const struct local *l)
-{
-    for (size_t i = 0; l->snap != NULL && i < l->snap->n_models; i++) {
-        if (local_model_can_serve(&l->snap->models[i]))
-            return true;
-    }
-    return false;
-}
-
 const struct snap_model *local_find_model(const struct local *l, const char *name, size_t len)
 {
     for (size_t i = 0; l->snap != NULL && i < l->snap->n_models; i++) {
@@ -201,7 +175,7 @@ static bool protocol_is_used(const struct local *l, enum model_protocol protocol
         if (l->snap->models[i].conf->protocol != protocol)
             continue;
         used = true;
-        *ret_can_serve = *ret_can_serve || local_model_can_serve(&l->snap->models[i]);
+        *ret_can_serve = *ret_can_serve || ready_model(&l->snap->models[i]);
     }
     return used;
 }
@@ -223,6 +197,6 @@ void local_each_service(const struct local *l, local_service_fn fn, void *arg)
         const struct snap_model *const m = &l->snap->models[i];
 
         for (size_t k = 0; m->conf->protocol == PROTOCOL_GRPC && k < m->conf->n_services; k++)
-            fn(arg, m->conf->services[k], local_model_can_serve(m));
+            fn(arg, m->conf->services[k], ready_model(m));
     }
 }

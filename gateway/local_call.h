@@ -51,10 +51,7 @@ struct ProtobufCMessage;
 void local_send_packed(struct local_call *c, const struct ProtobufCMessage *message);
 void local_bad_request(struct local_call *c); /* finish: the request can't be decoded */
 
-/* What the catalogue says; all false without a snapshot. */
-bool local_can_serve(const struct local *l); /* at least one route */
-bool local_model_can_serve(const struct snap_model *m);
-bool local_version_can_serve(const struct snap_version *v);
+/* NULL: none of that name, or no snapshot yet. */
 const struct snap_model *local_find_model(const struct local *l, const char *name, size_t len);
 
 /* Calls fn for each service name that clients can call here, our own first; each name once. */

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/xalloc.h"
 #include "gateway/local_call.h"
+#include "gateway/ready.h"
 #include "proto/grpc.h"
 #include "proto/grpc_health_v1.pb-c.h"
 
@@ -49,12 +50,12 @@ static int state_of_model(const struct local *l, const char *name)
     const struct snap_model *m = local_find_model(l, name, strlen(name));
 
     if (m != NULL)
-        return of_bool(local_model_can_serve(m));
+        return of_bool(ready_model(m));
     m = slash != NULL ? local_find_model(l, name, (size_t)(slash - name)) : NULL;
     if (m == NULL)
         return SERVICE_UNKNOWN;
     const int v = snap_model_version(m, slash + 1, strlen(slash + 1));
-    return v < 0 ? SERVICE_UNKNOWN : of_bool(local_version_can_serve(&m->versions[v]));
+    return v < 0 ? SERVICE_UNKNOWN : of_bool(ready_version(&m->versions[v]));
 }
 
 static int state_of(const struct local *l, const char *service)
@@ -63,7 +64,7 @@ static int state_of(const struct local *l, const char *service)
     struct wanted w = {.service = service, .state = SERVICE_UNKNOWN};
 
     if (service[0] == '\0')
-        return of_bool(local_can_serve(l));
+        return of_bool(ready_any(l->snap));
     if (strncmp(service, model_prefix, sizeof(model_prefix) - 1) == 0)
         return state_of_model(l, service + sizeof(model_prefix) - 1);
     local_each_service(l, match_service, &w);
@@ -146,7 +147,7 @@ static void list_add_models(const struct local *l, struct listing *to)
         const struct snap_model *const m = &l->snap->models[i];
         char *const name = xasprintf("model:%s", m->conf->name);
 
-        list_add(to, name, local_model_can_serve(m));
+        list_add(to, name, ready_model(m));
         free(name);
     }
 }
@@ -159,7 +160,7 @@ static void list_on_message(struct local_call *c, const uint8_t *message, size_t
     (void)message; /* HealthListRequest has no fields; unknown ones are skipped */
     (void)len;
     list.statuses = xcalloc(LIST_MAX, sizeof(health_entry *));
-    list_add(&to, "", local_can_serve(c->local));
+    list_add(&to, "", ready_any(c->local->snap));
     local_each_service(c->local, list_add, &to);
     list_add_models(c->local, &to);
     if (to.n <= LIST_MAX)

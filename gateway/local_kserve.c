@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gateway/local_call.h"
+#include "gateway/ready.h"
 #include "proto/grpc.h"
 #include "proto/kserve_v2.pb-c.h"
 
@@ -26,7 +27,7 @@ static void ready_on_message(struct local_call *c, const uint8_t *message, size_
 
     (void)message;
     (void)len;
-    r.ready = local_can_serve(c->local);
+    r.ready = ready_any(c->local->snap);
     local_send_packed(c, &r.base);
     local_finish(c, GRPC_OK, "");
 }
@@ -51,9 +52,9 @@ static bool is_ready(const struct local *l, const char *name, const char *versio
     if (m == NULL || m->conf->protocol != PROTOCOL_KSERVE)
         return false;
     if (version[0] == '\0')
-        return local_model_can_serve(m);
+        return ready_model(m);
     const int v = snap_model_version(m, version, strlen(version));
-    return v >= 0 && local_version_can_serve(&m->versions[v]);
+    return v >= 0 && ready_version(&m->versions[v]);
 }
 
 static void model_on_message(struct local_call *c, const uint8_t *message, size_t len)

@@ -2,25 +2,23 @@
  *
  *   GET /healthz    the control loop turns
  *   GET /readyz     200 when at least one route can serve, else 503
- *   GET /metrics    Prometheus text
+ *   GET /metrics    Prometheus text (gateway/metrics.c)
  *   GET /v1/status  models, versions, weights, endpoints, generation, epoch, workers
  *
- * Owns:      nothing but a reference on the snapshot shown.
+ * Owns:      a few words for its handlers.
  * Called by: the verbs.
- * Lifetime:  status_new .. status_free.
+ * Lifetime:  status_new .. status_free, after the admin's end.
  * Thread:    the control loop's.
  */
 #ifndef GATEWAY_STATUS_H
 #define GATEWAY_STATUS_H
 
-#include "conf/snapshot.h"
-
 struct admin;
 struct gateway;
 struct status;
 
+/* Adds the pages to a. g outlives a. verb: shown ("up", "relay", "gateway"); a constant. */
 struct status *status_new(struct admin *a, struct gateway *g, const char *verb);
-struct status *status_free(struct status *s); /* before admin_free; returns NULL */
-void status_set_snapshot(struct status *s, struct snapshot *snap); /* takes its own reference */
+struct status *status_free(struct status *s); /* returns NULL */
 
 #endif

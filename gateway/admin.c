@@ -1,0 +1,377 @@
+#include "gateway/admin.h"
+
+#include <errno.h>
+#include <ev.h>
+#include <microhttpd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/check.h"
+#include "base/json_out.h"
+#include "base/list.h"
+#include "base/xalloc.h"
+#include "net/conn.h"
+#include "net/loop.h"
+
+#define MAX_CONNECTIONS 64 /* operators, a scraper, a console */
+#define IDLE_S          30
+#define TURNS_A_WAKE    16 /* MHD_run passes for one readiness: what is left waits for the next */
+
+struct route {
+    struct list node;
+    char *method, *path;
+    size_t path_len;
+    bool takes_rest; /* the path ended in a star, which is cut off */
+    admin_handler_fn fn;
+    void *arg;
+};
+
+struct admin_request {
+    struct list node; /* admin.requests */
+    struct admin *admin;
+    struct MHD_Connection *connection;
+    struct buf body;
+    const struct route *route; /* NULL: `refusal` is the answer */
+    unsigned refusal;
+    const char *rest;
+    bool suspended;  /* the handler replies later */
+    unsigned status; /* 0: no reply yet */
+    char *reply_type, *reply_body;
+    size_t reply_len;
+};
+
+struct admin {
+    struct loop *loop;
+    struct MHD_Daemon *daemon;
+    ev_io readable;  /* MHD's epoll descriptor */
+    ev_timer expiry; /* MHD's own time limits */
+    struct list routes;
+    struct list requests;
+    struct net_addr address;
+};
+
+/* Lets MHD work and arms the watchers again. */
+static void run_daemon(struct admin *a)
+{
+    MHD_UNSIGNED_LONG_LONG wait_ms = 0;
+
+    for (int i = 0; i < TURNS_A_WAKE; i++) {
+        MHD_run(a->daemon);
+        if (MHD_get_timeout(a->daemon, &wait_ms) != MHD_YES) {
+            ev_timer_stop(a->loop->ev, &a->expiry);
+            return;
+        }
+        if (wait_ms > 0)
+            break;
+    }
+    a->expiry.repeat = wait_ms > 0 ? (double)wait_ms / 1000 : 0.001;
+    ev_timer_again(a->loop->ev, &a->expiry);
+}
+
+static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
+{
+    (void)loop;
+    (void)revents;
+    run_daemon(container_of(w, struct admin, readable));
+}
+
+static void on_expiry(struct ev_loop *loop, ev_timer *w, int revents)
+{
+    (void)loop;
+    (void)revents;
+    run_daemon(container_of(w, struct admin, expiry));
+}
+
+/* Routes */
+
+void admin_route(struct admin *a, const char *method, const char *path, admin_handler_fn fn,
+                 void *arg)
+{
+    struct route *const r = xcalloc(1, sizeof(*r));
+
+    r->method = xstrdup(method);
+    r->path_len = strlen(path);
+    check(r->path_len > 0 && path[0] == '/');
+    r->takes_rest = path[r->path_len - 1] == '*';
+    if (r->takes_rest)
+        r->path_len--;
+    r->path = xstrndup(path, r->path_len);
+    r->fn = fn;
+    r->arg = arg;
+    list_push_back(&a->routes, &r->node);
+}
+
+static bool route_matches(const struct route *r, const char *path)
+{
+    return r->takes_rest ? strncmp(r->path, path, r->path_len) == 0 : strcmp(r->path, path) == 0;
+}
+
+/* The longest match of that method; NULL with ret_refusal 404, or 405 when only the method is
+ * wrong. */
+static const struct route *find_route(const struct admin *a, const char *method, const char *path,
+                                      unsigned *ret_refusal)
+{
+    const struct route *best = NULL;
+
+    *ret_refusal = MHD_HTTP_NOT_FOUND;
+    list_each (&a->routes, it) {
+        const struct route *const r = list_entry(it, struct route, node);
+
+        if (!route_matches(r, path))
+            continue;
+        if (strcmp(r->method, method) != 0) {
+            *ret_refusal = MHD_HTTP_METHOD_NOT_ALLOWED;
+            continue;
+        }
+        if (best == NULL || r->path_len > best->path_len)
+            best = r;
+    }
+    return best;
+}
+
+/* Requests */
+
+const char *admin_request_body(const struct admin_request *r, size_t *ret_len)
+{
+    if (ret_len != NULL)
+        *ret_len = r->body.len;
+    return buf_cstr((struct buf *)(uintptr_t)&r->body);
+}
+
+const char *admin_request_query(const struct admin_request *r, const char *name)
+{
+    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+const char *admin_request_header(const struct admin_request *r, const char *name)
+{
+    return MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, name);
+}
+
+const char *admin_request_rest(const struct admin_request *r)
+{
+    return r->rest;
+}
+
+void admin_reply(struct admin_request *r, unsigned status, const char *type, const char *body,
+                 size_t len)
+{
+    check(r->status == 0 && status >= 100);
+    r->status = status;
+    r->reply_type = xstrdup(type);
+    r->reply_body = xcalloc(len + 1, 1);
+    if (len > 0)
+        memcpy(r->reply_body, body, len);
+    r->reply_len = len;
+    if (!r->suspended)
+        return;
+    r->suspended = false;
+    MHD_resume_connection(r->connection); /* it asks us again in its next run, which nothing else */
+    ev_feed_event(r->admin->loop->ev, &r->admin->readable, EV_READ); /* wakes (0.9.75) */
+}
+
+void admin_reply_json(struct admin_request *r, unsigned status, const char *json)
+{
+    admin_reply(r, status, "application/json", json, strlen(json));
+}
+
+void admin_reply_error(struct admin_request *r, unsigned status, const char *fmt, ...)
+{
+    struct json_out j;
+    struct buf b;
+    char text[1024];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    buf_init(&b, SIZE_MAX);
+    json_out_init(&j, &b);
+    json_out_object(&j, NULL);
+    json_out_str(&j, "error", text);
+    json_out_end_object(&j);
+    buf_append_byte(&b, '\n');
+    admin_reply_json(r, status, buf_cstr(&b));
+    buf_fini(&b);
+}
+
+static void request_free(struct admin_request *r)
+{
+    list_remove(&r->node);
+    buf_fini(&r->body);
+    free(r->reply_type);
+    free(r->reply_body);
+    free(r);
+}
+
+static struct admin_request *request_new(struct admin *a, struct MHD_Connection *connection,
+                                         const char *url, const char *method)
+{
+    struct admin_request *const r = xcalloc(1, sizeof(*r));
+
+    r->admin = a;
+    r->connection = connection;
+    r->rest = "";
+    buf_init(&r->body, ADMIN_BODY_BYTES);
+    r->route = find_route(a, method, url, &r->refusal);
+    if (r->route != NULL && r->route->takes_rest)
+        r->rest = url + r->route->path_len; /* url lives as long as the request */
+    list_push_back(&a->requests, &r->node);
+    return r;
+}
+
+/* The whole request is here: to the handler, or refused. */
+static void request_run(struct admin_request *r, const char *url, const char *method)
+{
+    if (r->body.overflow) {
+        admin_reply_error(r, MHD_HTTP_CONTENT_TOO_LARGE, "the body is over the limit of %u bytes",
+                          ADMIN_BODY_BYTES);
+    } else if (r->route != NULL) {
+        r->route->fn(r, r->route->arg);
+    } else if (r->refusal == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        admin_reply_error(r, r->refusal, "%s is not a method of %s", method, url);
+    } else {
+        admin_reply_error(r, r->refusal, "no such page: %s", url);
+    }
+}
+
+static enum MHD_Result send_reply(struct admin_request *r)
+{
+    struct MHD_Response *const response =
+        MHD_create_response_from_buffer(r->reply_len, r->reply_body, MHD_RESPMEM_MUST_COPY);
+    enum MHD_Result result = MHD_NO;
+
+    if (response == NULL)
+        return MHD_NO;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, r->reply_type);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    result = MHD_queue_response(r->connection, r->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/* MHD calls this with the headers, with each piece of the body, with size 0 at its end, and again
+ * after a resume. */
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_size, void **request)
+{
+    struct admin_request *r = *request;
+
+    (void)version;
+    if (r == NULL) {
+        *request = request_new(arg, connection, url, method);
+        return MHD_YES;
+    }
+    if (*upload_size > 0) {
+        buf_append(&r->body, upload, *upload_size);
+        *upload_size = 0;
+        return MHD_YES;
+    }
+    if (r->status == 0)
+        request_run(r, url, method);
+    if (r->status != 0)
+        return send_reply(r);
+    r->suspended = true;
+    MHD_suspend_connection(connection);
+    return MHD_YES;
+}
+
+static void on_completed(void *arg, struct MHD_Connection *connection, void **request,
+                         enum MHD_RequestTerminationCode why)
+{
+    (void)arg;
+    (void)connection;
+    (void)why;
+    if (*request != NULL)
+        request_free(*request);
+    *request = NULL;
+}
+
+/* Life */
+
+static struct MHD_Daemon *start_daemon(struct admin *a, int fd)
+{
+    return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, a,
+                            MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+                            a, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
+                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
+}
+
+static int epoll_fd_of(struct MHD_Daemon *daemon)
+{
+    const union MHD_DaemonInfo *const info = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_EPOLL_FD);
+
+    return info != NULL ? info->epoll_fd : -1;
+}
+
+struct admin *admin_new(struct loop *loop, const char *address, struct err *err)
+{
+    struct admin *const a = xcalloc(1, sizeof(*a));
+    int fd;
+
+    a->loop = loop;
+    list_init(&a->routes);
+    list_init(&a->requests);
+    if (net_addr_parse(&a->address, address, err) != 0)
+        goto fail;
+    fd = net_listen(&a->address, false, err);
+    if (fd < 0)
+        goto fail;
+    net_addr_of_socket(fd, &a->address);
+    a->daemon = start_daemon(a, fd);
+    if (a->daemon == NULL) {
+        close(fd);
+        err_set(err, -EIO, "%s: libmicrohttpd does not start", address);
+        goto fail;
+    }
+    ev_io_init(&a->readable, on_readable, epoll_fd_of(a->daemon), EV_READ);
+    ev_io_start(loop->ev, &a->readable);
+    ev_timer_init(&a->expiry, on_expiry, 0, 0);
+    return a;
+
+fail:
+    free(a);
+    return NULL;
+}
+
+static void free_routes(struct admin *a)
+{
+    list_each (&a->routes, it) {
+        struct route *const r = list_entry(it, struct route, node);
+
+        list_remove(&r->node);
+        free(r->method);
+        free(r->path);
+        free(r);
+    }
+}
+
+struct admin *admin_free(struct admin *a)
+{
+    if (a == NULL)
+        return NULL;
+    list_each (&a->requests, it) {
+        struct admin_request *const r = list_entry(it, struct admin_request, node);
+
+        if (r->suspended)
+            admin_reply_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "the process is stopping");
+    }
+    MHD_run(a->daemon); /* suspended connections must be resumed before the stop */
+    ev_io_stop(a->loop->ev, &a->readable);
+    ev_timer_stop(a->loop->ev, &a->expiry);
+    MHD_stop_daemon(a->daemon);
+    check(list_is_empty(&a->requests));
+    free_routes(a);
+    free(a);
+    return NULL;
+}
+
+const char *admin_address(const struct admin *a)
+{
+    return a->address.text;
+}
