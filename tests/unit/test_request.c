@@ -1,0 +1,173 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gateway/request.h"
+
+static struct h2_field field(const char *name, const char *value)
+{
+    return (struct h2_field){.name = name,
+                             .value = value,
+                             .name_len = (uint32_t)strlen(name),
+                             .value_len = (uint32_t)strlen(value)};
+}
+
+static int setup(void **state)
+{
+    static struct arena arena;
+
+    arena_init(&arena, 65536);
+    *state = &arena;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    arena_fini(*state);
+    return 0;
+}
+
+/* As grpc core sends them (order measured: path, authority, method, scheme). */
+static size_t grpc_core_fields(struct h2_field *f)
+{
+    size_t n = 0;
+
+    f[n++] = field(":path", "/test.Echo/Unary");
+    f[n++] = field(":authority", "localhost");
+    f[n++] = field(":method", "POST");
+    f[n++] = field(":scheme", "http");
+    f[n++] = field("content-type", "application/grpc");
+    f[n++] = field("te", "trailers");
+    f[n++] = field("grpc-accept-encoding", "identity, deflate, gzip");
+    return n;
+}
+
+static enum request_fault fault_with(void **state, const char *name, const char *value)
+{
+    struct h2_field f[16];
+    struct request_head head;
+    size_t n = grpc_core_fields(f);
+
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(f[i].name, name) == 0) {
+            f[i] = field(name, value);
+            return request_read(&head, *state, f, n);
+        }
+    }
+    f[n++] = field(name, value);
+    return request_read(&head, *state, f, n);
+}
+
+static void wrong_requests_are_told_apart(void **state)
+{
+    assert_int_equal(fault_with(state, "a", "b"), REQUEST_OK);
+    assert_int_equal(fault_with(state, ":method", "GET"), REQUEST_NOT_POST);
+    assert_int_equal(fault_with(state, "content-type", "application/json"), REQUEST_NOT_GRPC);
+    assert_int_equal(fault_with(state, "content-type", "application/grpc+proto"), REQUEST_OK);
+    assert_int_equal(fault_with(state, ":path", "/nothing"), REQUEST_BAD_PATH);
+    assert_int_equal(fault_with(state, "grpc-timeout", "100000000m"), REQUEST_BAD_TIMEOUT);
+    assert_int_equal(fault_with(state, "grpc-timeout", "1M"), REQUEST_OK);
+}
+
+static bool has(const struct h2_field *f, size_t n, const char *name, const char *value)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (field_is(&f[i], name, strlen(name)) && f[i].value_len == strlen(value) &&
+            memcmp(f[i].value, value, f[i].value_len) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void an_attempt_keeps_order_and_duplicates_and_ends_hop_fields(void **state)
+{
+    struct h2_field f[16], out[16 + REQUEST_EXTRA_FIELDS];
+    struct request_head head;
+    size_t n = grpc_core_fields(f);
+
+    f[n++] = field("x-a", "1");
+    f[n++] = field("keep-alive", "timeout=5");
+    f[n++] = field("x-a", "2");
+    f[n++] = field("x-bin", "AAE");
+    f[n - 1].flags = H2_FIELD_NO_INDEX;
+    f[n++] = field("grpc-trace-bin", "AAAA");
+    assert_int_equal(request_read(&head, *state, f, n), REQUEST_OK);
+
+    const size_t m = request_fields(&head, out, NULL, NULL, false);
+
+    assert_int_equal(m, n - 1); /* keep-alive is gone; te is ours, at the end */
+    assert_true(has(out, m, "te", "trailers"));
+    assert_false(has(out, m, "keep-alive", "timeout=5"));
+    assert_true(has(out, m, "grpc-trace-bin", "AAAA"));
+    assert_memory_equal(out[0].name, ":path", 5);
+    assert_memory_equal(out[6].value, "1", 1);
+    assert_memory_equal(out[7].value, "2", 1);
+    assert_int_equal(out[8].flags, H2_FIELD_NO_INDEX);
+}
+
+static void our_timeout_and_attempt_count_replace_the_client_s(void **state)
+{
+    struct h2_field f[16], out[16 + REQUEST_EXTRA_FIELDS];
+    struct request_head head;
+    size_t n = grpc_core_fields(f), m;
+
+    f[n++] = field("grpc-timeout", "300m");
+    f[n++] = field("grpc-previous-rpc-attempts", "1");
+    f[n++] = field("content-length", "12");
+    assert_int_equal(request_read(&head, *state, f, n), REQUEST_OK);
+    assert_int_equal(head.timeout_us, 300000);
+    m = request_fields(&head, out, "299998u", "2", true);
+    assert_true(has(out, m, "grpc-timeout", "299998u"));
+    assert_false(has(out, m, "grpc-timeout", "300m"));
+    assert_true(has(out, m, "grpc-previous-rpc-attempts", "2"));
+    assert_false(has(out, m, "grpc-previous-rpc-attempts", "1"));
+    assert_false(has(out, m, "content-length", "12"));
+    m = request_fields(&head, out, NULL, NULL, false);
+    assert_true(has(out, m, "grpc-timeout", "300m"));
+    assert_true(has(out, m, "content-length", "12"));
+}
+
+static void our_own_hint_wins_over_other_systems_names_for_it(void **state)
+{
+    struct h2_field f[16];
+    struct request_head head;
+    size_t n = grpc_core_fields(f);
+
+    f[n++] = field("mm-model-id", "a");
+    f[n++] = field("seldon-model", "b");
+    assert_int_equal(request_read(&head, *state, f, n), REQUEST_OK);
+    assert_memory_equal(head.model_hint->value, "a", 1);
+    f[n++] = field("penstock-model", "c");
+    assert_int_equal(request_read(&head, *state, f, n), REQUEST_OK);
+    assert_memory_equal(head.model_hint->value, "c", 1);
+}
+
+static void a_full_arena_is_an_outcome(void **state)
+{
+    struct h2_field f[16];
+    struct request_head head;
+    struct arena tiny;
+
+    (void)state;
+    arena_init(&tiny, 64);
+    request_read(&head, &tiny, f, grpc_core_fields(f));
+    assert_null(head.fields);
+    arena_fini(&tiny);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_requests_are_told_apart),
+        cmocka_unit_test(an_attempt_keeps_order_and_duplicates_and_ends_hop_fields),
+        cmocka_unit_test(our_timeout_and_attempt_count_replace_the_client_s),
+        cmocka_unit_test(our_own_hint_wins_over_other_systems_names_for_it),
+        cmocka_unit_test(a_full_arena_is_an_outcome),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
