@@ -1,0 +1,212 @@
+/* penstock/controller_config.c - generations: numbered, kept with author, reason and diff, put in
+ * force whole or not at all. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "conf/edit.h"
+#include "penstock/controller_state.h"
+
+#define LOOK_BACK 10000 /* generations that a rollback searches */
+
+static struct generation *load_stored(const struct stored_generation *s,
+                                      struct conf_problems *problems)
+{
+    struct generation *const g = generation_load_text(s->source, strlen(s->source), problems);
+
+    if (g != NULL) {
+        g->number = s->number;
+        g->created_us = s->created_us;
+        g->author = arena_strndup(&g->arena, s->author, strlen(s->author));
+        g->reason = arena_strndup(&g->arena, s->reason, strlen(s->reason));
+        check(g->author != NULL && g->reason != NULL); /* both are short */
+    }
+    return g;
+}
+
+/* Writes g to the state folder under the next number, then puts it in force. */
+static int put_in_force(struct controller *c, struct generation *g, const struct apply_by *by,
+                        struct err *err)
+{
+    struct stored_generation s = {
+        .number = store_newest(c->store) + 1,
+        .created_us = clock_wall_us(),
+        .author = by->author,
+        .reason = by->reason,
+        .source = g->source_json,
+    };
+
+    buf_reset(&c->last_diff);
+    edit_diff(c->generation == NULL ? NULL : c->generation->source_json, g->source_json,
+              &c->last_diff);
+    s.diff = buf_cstr(&c->last_diff);
+    const int r = store_add(c->store, &s, err);
+
+    if (r < 0)
+        return r;
+    g->number = s.number;
+    g->created_us = s.created_us;
+    g->author = arena_strndup(&g->arena, by->author, strlen(by->author));
+    g->reason = arena_strndup(&g->arena, by->reason, strlen(by->reason));
+    check(g->author != NULL && g->reason != NULL);
+
+    struct generation *const before = c->generation;
+
+    c->generation = generation_ref(g);
+    if (c->gateway != NULL)
+        controller_take_generation(c);
+    generation_unref(before); /* last: the fleet pointed into it until now */
+    decisions_add(c->decisions, "apply", "", "", "generation %" PRIu64 " by %s: %s", g->number,
+                  by->author, by->reason);
+    return APPLY_OK;
+}
+
+int controller_apply(struct controller *c, const char *text, size_t len, const struct apply_by *by,
+                     struct conf_problems *problems, struct err *err)
+{
+    int r = APPLY_OK;
+
+    if (by->expected != APPLY_ANY && by->expected != c->generation->number)
+        return APPLY_E_STALE;
+    struct generation *const g = generation_load_text(text, len, problems);
+
+    if (g == NULL) {
+        log_warn("config_refused", "problems=%zu generation=%" PRIu64, problems->n,
+                 c->generation->number);
+        return APPLY_E_INVALID;
+    }
+    if (strcmp(g->source_json, c->generation->source_json) == 0) {
+        buf_reset(&c->last_diff);
+        r = APPLY_SAME;
+    } else {
+        r = put_in_force(c, g, by, err);
+    }
+    generation_unref(g);
+    return r;
+}
+
+/* ---- rollback, traffic ---- */
+
+struct search {
+    const struct controller *c;
+    const char *model;
+    uint64_t number; /* 0: the newest that differs from now */
+    uint32_t n;
+    struct generation *found;
+};
+
+static bool look_at(void *arg, const struct stored_generation *s)
+{
+    struct search *const search = arg;
+    struct conf_problems ignored;
+
+    if (search->number != 0 && s->number != search->number)
+        return false; /* there is none of that number */
+    conf_problems_init(&ignored);
+    struct generation *const g = load_stored(s, &ignored);
+
+    conf_problems_fini(&ignored);
+    if (g != NULL && generation_model(g, search->model) != NULL &&
+        (search->number != 0 || !edit_same_model(g, search->c->generation, search->model))) {
+        search->found = g;
+        return false;
+    }
+    generation_unref(g);
+    return search->number == 0 && ++search->n < LOOK_BACK;
+}
+
+int controller_rollback(struct controller *c, const char *model, uint64_t number,
+                        const struct apply_by *by, struct conf_problems *problems, struct err *err)
+{
+    struct search search = {.c = c, .model = model, .number = number};
+    int r = 0;
+
+    if (by->expected != APPLY_ANY && by->expected != c->generation->number)
+        return APPLY_E_STALE;
+    r = store_each(c->store, number, look_at, &search, err);
+    if (r < 0)
+        return r;
+    if (search.found == NULL) {
+        if (number == 0)
+            err_set(err, -ENOENT, "no earlier generation has another config of model %s", model);
+        else
+            err_set(err, -ENOENT, "there is no generation %" PRIu64 " with model %s", number,
+                    model);
+        return APPLY_E_NOT_FOUND;
+    }
+    char *const text = edit_model_from(c->generation, search.found, model);
+
+    r = controller_apply(c, text, strlen(text), by, problems, err);
+    free(text);
+    generation_unref(search.found);
+    return r;
+}
+
+int controller_set_traffic(struct controller *c, const char *model, const struct conf_pair *weights,
+                           size_t n_weights, const struct apply_by *by,
+                           struct conf_problems *problems, struct err *err)
+{
+    char *const text = edit_traffic(c->generation, model, weights, n_weights);
+
+    if (text == NULL) {
+        err_set(err, -ENOENT, "there is no model %s", model);
+        return APPLY_E_NOT_FOUND;
+    }
+    const int r = controller_apply(c, text, strlen(text), by, problems, err);
+
+    free(text);
+    return r;
+}
+
+/* ---- the first generation ---- */
+
+struct newest {
+    struct generation *found;
+    struct conf_problems *problems;
+};
+
+static bool take_newest(void *arg, const struct stored_generation *s)
+{
+    struct newest *const newest = arg;
+
+    newest->found = load_stored(s, newest->problems);
+    return false;
+}
+
+static int begin_from_folder(struct controller *c, const char *models,
+                             struct conf_problems *problems, struct err *err)
+{
+    const struct apply_by by = {.author = "penstock up", .reason = models};
+    struct generation *const g = generation_load_dir(models, problems);
+    int r = 0;
+
+    if (g == NULL)
+        return -EINVAL;
+    if (c->generation == NULL || strcmp(c->generation->source_json, g->source_json) != 0)
+        r = put_in_force(c, g, &by, err);
+    generation_unref(g);
+    return r;
+}
+
+int config_begin(struct controller *c, const char *models, struct conf_problems *problems,
+                 struct err *err)
+{
+    static const char empty[] = "{\"models\":{}}";
+    struct newest newest = {.problems = problems};
+    const int r = store_each(c->store, 0, take_newest, &newest, err);
+
+    if (r < 0)
+        return r;
+    c->generation = newest.found;
+    if (c->generation == NULL && store_newest(c->store) != 0 && models[0] == '\0')
+        return -EINVAL; /* an older program wrote it, and this one's rules are stricter */
+    if (models[0] != '\0')
+        return begin_from_folder(c, models, problems, err);
+    if (c->generation == NULL)
+        c->generation = generation_load_text(empty, sizeof(empty) - 1, problems);
+    check(c->generation != NULL);
+    return 0;
+}

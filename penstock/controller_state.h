@@ -1,0 +1,40 @@
+/* penstock/controller_state.h - the inside of struct controller, for its own files only.
+ *
+ * Called by: penstock/controller.c (life, ticks, snapshots), penstock/controller_config.c
+ *            (generations).
+ * Thread:    the control loop's.
+ */
+#ifndef PENSTOCK_CONTROLLER_STATE_H
+#define PENSTOCK_CONTROLLER_STATE_H
+
+#include "balancer/prober.h"
+#include "penstock/controller.h"
+
+struct controller {
+    struct loop *loop;
+    struct store *store;
+    struct driver *driver;
+    struct cluster_view view;
+    struct fleet fleet;
+    struct prober *prober;
+    struct decisions *decisions;
+    struct generation *generation; /* in force */
+    struct buf last_diff;
+    uint64_t epoch;
+    struct gateway *gateway; /* NULL before controller_start */
+    struct timer tick;
+    struct timer publish; /* at once, but only one per turn */
+    uint64_t decide_us;   /* when the autoscaler is asked next */
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+};
+
+/* The generation that is in force first; see controller_new. */
+int config_begin(struct controller *c, const char *models, struct conf_problems *problems,
+                 struct err *err);
+/* Something about endpoints changed: a snapshot goes out in the next turn. */
+void controller_publish_soon(struct controller *c);
+/* c->generation changed. */
+void controller_take_generation(struct controller *c);
+
+#endif
