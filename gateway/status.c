@@ -17,6 +17,12 @@
 
 #define STATUS_BYTES (64u * 1024 * 1024) /* a page for 100,000 endpoints */
 
+struct status {
+    struct gateway *g;
+    const char *verb;
+    bool draining;
+};
+
 static void on_healthz(struct admin_request *r, void *arg)
 {
     (void)arg;
@@ -25,9 +31,11 @@ static void on_healthz(struct admin_request *r, void *arg)
 
 static void on_readyz(struct admin_request *r, void *arg)
 {
-    const struct gateway *const g = arg;
+    const struct status *const page = arg;
 
-    if (ready_any(gateway_snapshot(g)))
+    if (page->draining)
+        admin_reply(r, 503, "text/plain", "draining\n", 9);
+    else if (ready_any(gateway_snapshot(page->g)))
         admin_reply(r, 200, "text/plain", "ready\n", 6);
     else
         admin_reply(r, 503, "text/plain", "no route can serve\n", 19);
@@ -144,11 +152,6 @@ static void write_model(struct json_out *j, const struct gateway_stats *s,
     json_out_end_object(j);
 }
 
-struct status {
-    struct gateway *g;
-    const char *verb;
-};
-
 static void on_status(struct admin_request *r, void *arg)
 {
     const struct status *const page = arg;
@@ -164,7 +167,8 @@ static void on_status(struct admin_request *r, void *arg)
     json_out_str(&j, "version", PENSTOCK_VERSION);
     json_out_uint(&j, "generation", snap->generation);
     json_out_uint(&j, "epoch", snap->epoch);
-    json_out_bool(&j, "ready", ready_any(snap));
+    json_out_bool(&j, "ready", ready_any(snap) && !page->draining);
+    json_out_bool(&j, "draining", page->draining);
     json_out_array(&j, "workers");
     for (uint32_t i = 0; i < s->n_workers; i++) {
         json_out_object(&j, NULL);
@@ -194,10 +198,15 @@ struct status *status_new(struct admin *a, struct gateway *g, const char *verb)
 
     *page = (struct status){.g = g, .verb = verb};
     admin_route(a, "GET", "/healthz", on_healthz, NULL);
-    admin_route(a, "GET", "/readyz", on_readyz, g);
+    admin_route(a, "GET", "/readyz", on_readyz, page);
     admin_route(a, "GET", "/metrics", on_metrics, g);
     admin_route(a, "GET", "/v1/status", on_status, page);
     return page;
+}
+
+void status_set_draining(struct status *s)
+{
+    s->draining = true;
 }
 
 struct status *status_free(struct status *s)

@@ -1,0 +1,176 @@
+/* penstock/relay.c - `penstock relay`: the gateway with no files at all. */
+#include <stdio.h>
+#include <string.h>
+
+#include "balancer/lb.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "penstock/args.h"
+#include "penstock/front.h"
+#include "penstock/verb.h"
+
+#define ADDRESSES_MAX 1024
+
+struct relay {
+    struct args_list listen, to;
+    const char *cert, *key, *client_ca, *policy, *admin, *engine, *log_level;
+    bool to_tls;
+    uint64_t workers, drain_s;
+    /* made of it */
+    enum model_policy policy_id;
+    const char *addresses[ADDRESSES_MAX];
+    size_t n_addresses;
+    struct process_conf process;
+    struct front front;
+};
+
+/* Splits each --to at its commas, into the arena of r->process. */
+static int split_addresses(struct relay *r, const struct args_spec *spec)
+{
+    for (size_t i = 0; i < r->to.n; i++) {
+        const char *p = r->to.items[i];
+
+        for (;;) {
+            const size_t len = strcspn(p, ",");
+
+            if (r->n_addresses == ADDRESSES_MAX)
+                return args_usage_error(spec, "--to: more than %d addresses", ADDRESSES_MAX);
+            r->addresses[r->n_addresses] = arena_strndup(&r->process.arena, p, len);
+            check(r->addresses[r->n_addresses] != NULL);
+            r->n_addresses++;
+            if (p[len] == '\0')
+                break;
+            p += len + 1;
+        }
+    }
+    return 0;
+}
+
+static int find_policy(struct relay *r, const struct args_spec *spec)
+{
+    for (int p = POLICY_P2C; p <= POLICY_ROUND_ROBIN; p++) {
+        if (strcmp(lb_of_policy((enum model_policy)p)->name, r->policy) == 0) {
+            r->policy_id = (enum model_policy)p;
+            return 0;
+        }
+    }
+    return args_usage_error(spec, "--policy %s: not one of p2c, least_inflight, round_robin",
+                            r->policy);
+}
+
+/* What the options mean together; 0 or EX_USAGE. */
+static int check_options(struct relay *r, const struct args_spec *spec)
+{
+    enum log_level level;
+
+    if (r->listen.n == 0 || r->to.n == 0)
+        return args_usage_error(spec, "--%s is missing", r->listen.n == 0 ? "listen" : "to");
+    if ((r->cert == NULL) != (r->key == NULL))
+        return args_usage_error(spec, "--cert and --key go together");
+    if (r->client_ca != NULL && r->cert == NULL)
+        return args_usage_error(spec, "--client-ca without --cert: only TLS asks for certificates");
+    if (!log_level_parse(r->log_level, &level))
+        return args_usage_error(spec, "--log-level %s: not one of error, warn, info, debug",
+                                r->log_level);
+    log_set(level, 2);
+    const int bad = find_policy(r, spec);
+    return bad != 0 ? bad : split_addresses(r, spec);
+}
+
+static void fill_process(struct relay *r)
+{
+    struct process_conf *const p = &r->process;
+
+    p->n_listeners = r->listen.n;
+    p->listeners = arena_alloc(&p->arena, r->listen.n * sizeof(p->listeners[0]));
+    check(p->listeners != NULL);
+    for (size_t i = 0; i < r->listen.n; i++) {
+        p->listeners[i] = (struct listener_conf){
+            .address = r->listen.items[i],
+            .cert = r->cert != NULL ? r->cert : "",
+            .key = r->key != NULL ? r->key : "",
+            .client_ca = r->client_ca != NULL ? r->client_ca : "",
+        };
+    }
+    p->admin = r->admin != NULL ? r->admin : "";
+    p->workers = (uint32_t)r->workers;
+    p->drain_s = (uint32_t)r->drain_s;
+    if (r->engine != NULL)
+        p->engine = r->engine;
+}
+
+static int serve(struct relay *r, struct generation *gen)
+{
+    struct snapshot *const first = snapshot_build(gen, 1, NULL, 0, NULL, NULL);
+    struct err err = {.code = 0};
+    int status = EXIT_FAILURE;
+
+    front_init(&r->front,
+               &(struct front_conf){
+                   .verb = "relay", .process = &r->process, .upstream_tls = r->to_tls, .arg = r});
+    if (front_start(&r->front, first, &err) == 0)
+        status = front_run(&r->front);
+    else
+        fprintf(stderr, "penstock relay: %s\n", err.text);
+    front_fini(&r->front);
+    snapshot_unref(first);
+    return status;
+}
+
+static int run(struct relay *r)
+{
+    struct conf_problems problems;
+    int status = EX_USAGE;
+
+    fill_process(r);
+    conf_problems_init(&problems);
+    struct generation *const gen =
+        generation_for_relay(r->addresses, r->n_addresses, r->policy_id, &problems);
+
+    if (gen != NULL)
+        status = serve(r, gen);
+    else
+        fprintf(stderr, "penstock relay: %s", buf_cstr(&problems.text));
+    generation_unref(gen);
+    conf_problems_fini(&problems);
+    return status;
+}
+
+int verb_relay(int argc, char **argv)
+{
+    static struct relay r = {.policy = "p2c", .log_level = "info", .drain_s = 30};
+    const struct arg options[] = {
+        ARG_LIST("listen", "ADDR", &r.listen, "where clients connect; port 0: any free one"),
+        ARG_LIST("to", "ADDR[,ADDR...]", &r.to, "the replicas"),
+        ARG_STR("cert", "FILE", &r.cert, "certificate chain (PEM): TLS for clients"),
+        ARG_STR("key", "FILE", &r.key, "its private key"),
+        ARG_STR("client-ca", "FILE", &r.client_ca, "clients must show a certificate of these CAs"),
+        ARG_FLAG("to-tls", &r.to_tls, "TLS to the replicas"),
+        ARG_UINT("workers", "N", &r.workers, 0, 256, "event loops; default one per core"),
+        ARG_STR("policy", "NAME", &r.policy, "p2c (default), least_inflight, round_robin"),
+        ARG_STR("admin", "ADDR", &r.admin, "/metrics, /healthz, /readyz, /v1/status; default none"),
+        ARG_STR("engine", "NAME", &r.engine, "HTTP/2 engine; default session"),
+        ARG_UINT("drain-s", "SECONDS", &r.drain_s, 0, 3600,
+                 "for running calls after SIGTERM; default 30"),
+        ARG_STR("log-level", "LEVEL", &r.log_level, "error, warn, info (default), debug"),
+        ARG_END,
+    };
+    const struct args_spec spec = {
+        .verb = "relay",
+        .positional = "",
+        .about = "A per-call gRPC balancer before any service, without a config file. Each call "
+                 "goes to the replica\nwith the least calls in flight; a replica that dies is "
+                 "left out until it is back.\n\n"
+                 "  penstock relay --listen 127.0.0.1:8080 --to 10.0.0.1:9000,10.0.0.2:9000",
+        .options = options,
+    };
+    const int parsed = args_parse(&spec, &argc, argv);
+
+    if (parsed != ARGS_OK)
+        return args_exit(parsed);
+    process_conf_default(&r.process);
+    const int bad = check_options(&r, &spec);
+    const int status = bad != 0 ? bad : run(&r);
+    process_conf_fini(&r.process);
+    return status;
+}
