@@ -186,13 +186,6 @@ static void attempt_reroute(struct stream *s)
 
     struct lane *l = state->clusters[version]->queue;
 
-    if (s->state == STREAM_QUEUED) { /* leave the old lane's counts as they were before */
-        lane_account_busy(s->lane);
-        s->lane->n_queued--;
-        lane_account_busy(l);
-        l->n_queued++;
-        list_remove(&s->queue_node);
-    }
     stream_set_lane(s, l);
     l->counts.started++;
     attempt_next(s, false);
@@ -242,16 +235,22 @@ static void attempt_open(struct stream *s)
     }
     snprintf(previous, sizeof(previous), "%u", s->n_counted);
 
-    struct h2_field *fields = worker_scratch(s->worker, s->head.n + REQUEST_EXTRA_FIELDS);
-    const size_t n = request_fields(&s->head, fields, s->deadline_us != 0 ? timeout : NULL,
-                                    s->n_counted > 0 ? previous : NULL, s->override_len > 0);
+    struct worker *w = s->worker;
+    struct h2_field *fields = worker_scratch(w, s->head.n + REQUEST_EXTRA_FIELDS);
+    const struct request_edits edits = {
+        .scheme = w->upstream.conn.tls != NULL ? "https" : "http",
+        .timeout = s->deadline_us != 0 ? timeout : NULL,
+        .previous_attempts = s->n_counted > 0 ? previous : NULL,
+        .lengthened = s->override_len > 0,
+    };
+    const size_t n = request_fields(&s->head, fields, &edits);
 
     s->attempt.up = pool_open(pool, fields, n, last && s->body.bytes == 0, s);
     if (s->attempt.up == NULL) {
         pool_wait(pool, &s->attempt.waiter);
         return;
     }
-    worker_count(s->worker, COUNT_attempts_started);
+    worker_count(w, COUNT_attempts_started);
     if (s->body.bytes > 0)
         body_send(&s->body, s->attempt.up, last);
     if (s->request_trailers != NULL)

@@ -73,24 +73,30 @@ static enum request_encoding encoding_of(const struct h2_field *f)
 /* Point head at f when it is a field that the gateway reads. */
 static void request_note_field(struct request_head *head, const struct h2_field *f)
 {
+#define KNOWN(name, member)                                                                        \
+    {                                                                                              \
+        name, sizeof(name) - 1, offsetof(struct request_head, member)                              \
+    }
     static const struct {
         const char *name;
+        size_t len;
         size_t member;
     } known[] = {
-        {":path", offsetof(struct request_head, path)},
-        {"content-type", offsetof(struct request_head, content_type)},
-        {"grpc-timeout", offsetof(struct request_head, timeout)},
-        {"grpc-encoding", offsetof(struct request_head, encoding_field)},
-        {"penstock-model", offsetof(struct request_head, model_hint)},
-        {"seldon-model", offsetof(struct request_head, model_hint)},
-        {"mm-model-id", offsetof(struct request_head, model_hint)},
-        {"penstock-version", offsetof(struct request_head, version_hint)},
-        {"grpc-previous-rpc-attempts", offsetof(struct request_head, previous_attempts)},
-        {"content-length", offsetof(struct request_head, content_length)},
+        KNOWN(":path", path),
+        KNOWN(":scheme", scheme),
+        KNOWN("content-type", content_type),
+        KNOWN("grpc-timeout", timeout),
+        KNOWN("grpc-encoding", encoding_field),
+        KNOWN("penstock-model", model_hint),
+        KNOWN("seldon-model", model_hint),
+        KNOWN("mm-model-id", model_hint),
+        KNOWN("penstock-version", version_hint),
+        KNOWN("grpc-previous-rpc-attempts", previous_attempts),
+        KNOWN("content-length", content_length),
     };
 
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
-        if (!field_is(f, known[i].name, strlen(known[i].name)))
+        if (!field_is(f, known[i].name, known[i].len))
             continue;
 
         const struct h2_field **slot =
@@ -158,8 +164,8 @@ static struct h2_field field_of(const char *name, size_t name_len, const char *v
                              .flags = H2_FIELD_NO_INDEX};
 }
 
-size_t request_fields(const struct request_head *head, struct h2_field *dst, const char *timeout,
-                      const char *previous_attempts, bool drop_length)
+size_t request_fields(const struct request_head *head, struct h2_field *dst,
+                      const struct request_edits *edits)
 {
     static const struct h2_field te = H2_FIELD_INIT("te", "trailers");
     size_t n = 0;
@@ -167,19 +173,24 @@ size_t request_fields(const struct request_head *head, struct h2_field *dst, con
     for (size_t i = 0; i < head->n; i++) {
         const struct h2_field *f = &head->fields[i];
 
-        if (f == head->content_length && drop_length)
+        if (f == head->content_length && edits->lengthened)
             continue;
-        if (f == head->timeout && timeout != NULL)
+        if (f == head->timeout && edits->timeout != NULL)
             continue;
-        if (f == head->previous_attempts && previous_attempts != NULL)
+        if (f == head->previous_attempts && edits->previous_attempts != NULL)
             continue;
-        dst[n++] = *f;
+        dst[n] = *f;
+        if (f == head->scheme) {
+            dst[n].value = edits->scheme;
+            dst[n].value_len = (uint32_t)strlen(edits->scheme);
+        }
+        n++;
     }
     dst[n++] = te;
-    if (timeout != NULL)
-        dst[n++] = field_of("grpc-timeout", sizeof("grpc-timeout") - 1, timeout);
-    if (previous_attempts != NULL)
+    if (edits->timeout != NULL)
+        dst[n++] = field_of("grpc-timeout", sizeof("grpc-timeout") - 1, edits->timeout);
+    if (edits->previous_attempts != NULL)
         dst[n++] = field_of("grpc-previous-rpc-attempts", sizeof("grpc-previous-rpc-attempts") - 1,
-                            previous_attempts);
+                            edits->previous_attempts);
     return n;
 }

@@ -29,6 +29,7 @@ struct request_head {
     const struct h2_field *fields; /* without those that end at each hop */
     size_t n;
     const struct h2_field *path; /* each NULL: absent */
+    const struct h2_field *scheme;
     const struct h2_field *content_type;
     const struct h2_field *timeout;
     const struct h2_field *encoding_field;
@@ -53,12 +54,18 @@ bool field_is(const struct h2_field *f, const char *name, size_t name_len);
 /* Copies, strings too; NULL: the arena is full. */
 struct h2_field *fields_copy(struct arena *arena, const struct h2_field *fields, size_t n);
 
-/* What an attempt sends: the call's fields with grpc-timeout and grpc-previous-rpc-attempts as
- * given. dst: room for head->n + REQUEST_EXTRA_FIELDS; timeout and attempts: texts that live until
- * the fields are sent, NULL: none of our own. drop_length: the message will be lengthened.
- * Returns how many fields. */
+/* How an attempt's fields differ from the call's. The texts live until the fields are sent. */
+struct request_edits {
+    const char *scheme;            /* of the hop to the replica */
+    const char *timeout;           /* grpc-timeout; NULL: as it is */
+    const char *previous_attempts; /* grpc-previous-rpc-attempts; NULL: as it is */
+    bool lengthened;               /* the message is longer now: no content-length */
+};
+
+/* What an attempt sends: the call's fields, edited; te at the end. dst: room for head->n +
+ * REQUEST_EXTRA_FIELDS. Returns how many. */
 #define REQUEST_EXTRA_FIELDS 3
-size_t request_fields(const struct request_head *head, struct h2_field *dst, const char *timeout,
-                      const char *previous_attempts, bool drop_length);
+size_t request_fields(const struct request_head *head, struct h2_field *dst,
+                      const struct request_edits *edits);
 
 #endif

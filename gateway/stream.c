@@ -51,6 +51,14 @@ static bool state_is_at_replica(enum stream_state st)
     return st == STREAM_SENT || st == STREAM_REPLYING;
 }
 
+/* Take this call's part out of (by -1) or into (1) the lane's gauges and queue. */
+static void stream_join_lane(struct stream *s, struct lane *l, uint32_t by)
+{
+    lane_account_busy(l);
+    l->in_flight += state_is_at_replica(s->state) ? by : 0;
+    l->n_queued += s->state == STREAM_QUEUED ? by : 0;
+}
+
 void stream_set_state(struct stream *s, enum stream_state to)
 {
     struct lane *l = s->lane;
@@ -58,13 +66,8 @@ void stream_set_state(struct stream *s, enum stream_state to)
     check(states[s->state].next & (1u << to));
     log_debug("stream_state", "worker=%u from=%s to=%s", s->worker->index, states[s->state].name,
               states[to].name);
-    if (l != NULL) {
-        lane_account_busy(l);
-        l->in_flight -= state_is_at_replica(s->state);
-        l->in_flight += state_is_at_replica(to);
-        l->n_queued -= s->state == STREAM_QUEUED;
-        l->n_queued += to == STREAM_QUEUED;
-    }
+    if (l != NULL)
+        stream_join_lane(s, l, (uint32_t)-1);
     s->worker->counters[COUNT_streams_queued] -= s->state == STREAM_QUEUED;
     s->worker->counters[COUNT_streams_queued] += to == STREAM_QUEUED;
     list_remove(&s->queue_node);
@@ -73,6 +76,22 @@ void stream_set_state(struct stream *s, enum stream_state to)
     if (to != STREAM_QUEUED)
         timer_stop(&s->worker->loop, &s->again);
     s->state = to;
+    if (l != NULL)
+        stream_join_lane(s, l, 1);
+}
+
+void stream_set_lane(struct stream *s, struct lane *l)
+{
+    if (s->lane != NULL) {
+        stream_join_lane(s, s->lane, (uint32_t)-1);
+        list_remove(&s->queue_node);
+        lane_release(s->lane);
+    }
+    s->lane = l;
+    lane_hold(l);
+    stream_join_lane(s, l, 1);
+    if (s->state == STREAM_QUEUED && !s->backing_off)
+        list_push_back(&l->queue, &s->queue_node);
 }
 
 uint64_t stream_now(const struct stream *s)
@@ -241,14 +260,6 @@ static bool stream_set_override(struct stream *s, const struct snap_version *v)
     grpc_prefix_write(body_head(&s->body, GRPC_PREFIX_BYTES), false,
                       s->request_reader.message_bytes + (uint32_t)s->override_len);
     return true;
-}
-
-void stream_set_lane(struct stream *s, struct lane *l)
-{
-    if (s->lane != NULL)
-        lane_release(s->lane);
-    s->lane = l;
-    lane_hold(l);
 }
 
 static void stream_start_deadline(struct stream *s, uint64_t timeout_us)

@@ -14,7 +14,8 @@
 #include "gateway/session.h"
 #include "gateway/stream.h"
 
-#define MIB ((size_t)1024 * 1024)
+#define MIB            ((size_t)1024 * 1024)
+#define CLIENT_PING_US (60 * US_PER_S) /* a client with open calls that vanished is found so */
 
 /* --- addresses --- */
 
@@ -329,6 +330,7 @@ static int worker_init_listeners(struct worker *w, const struct worker_conf *con
         c.engine = conf->engine;
         c.tls = conf->listener_tls[i];
         c.limits.max_concurrent_streams = process->max_streams;
+        c.ping_after_us = CLIENT_PING_US;
         r = listener_init(&w->listeners[i], w, &conf->addresses[i], &c, err);
         if (r < 0)
             return r;

@@ -73,6 +73,8 @@ static void wrong_requests_are_told_apart(void **state)
     assert_int_equal(fault_with(state, "grpc-timeout", "1M"), REQUEST_OK);
 }
 
+static const struct request_edits as_it_is = {.scheme = "http"};
+
 static bool has(const struct h2_field *f, size_t n, const char *name, const char *value)
 {
     for (size_t i = 0; i < n; i++) {
@@ -97,7 +99,7 @@ static void an_attempt_keeps_order_and_duplicates_and_ends_hop_fields(void **sta
     f[n++] = field("grpc-trace-bin", "AAAA");
     assert_int_equal(request_read(&head, *state, f, n), REQUEST_OK);
 
-    const size_t m = request_fields(&head, out, NULL, NULL, false);
+    const size_t m = request_fields(&head, out, &as_it_is);
 
     assert_int_equal(m, n - 1); /* keep-alive is gone; te is ours, at the end */
     assert_true(has(out, m, "te", "trailers"));
@@ -111,6 +113,8 @@ static void an_attempt_keeps_order_and_duplicates_and_ends_hop_fields(void **sta
 
 static void our_timeout_and_attempt_count_replace_the_client_s(void **state)
 {
+    const struct request_edits edits = {
+        .scheme = "https", .timeout = "299998u", .previous_attempts = "2", .lengthened = true};
     struct h2_field f[16], out[16 + REQUEST_EXTRA_FIELDS];
     struct request_head head;
     size_t n = grpc_core_fields(f), m;
@@ -120,13 +124,15 @@ static void our_timeout_and_attempt_count_replace_the_client_s(void **state)
     f[n++] = field("content-length", "12");
     assert_int_equal(request_read(&head, *state, f, n), REQUEST_OK);
     assert_int_equal(head.timeout_us, 300000);
-    m = request_fields(&head, out, "299998u", "2", true);
+    m = request_fields(&head, out, &edits);
     assert_true(has(out, m, "grpc-timeout", "299998u"));
+    assert_true(has(out, m, ":scheme", "https"));
+    assert_false(has(out, m, ":scheme", "http"));
     assert_false(has(out, m, "grpc-timeout", "300m"));
     assert_true(has(out, m, "grpc-previous-rpc-attempts", "2"));
     assert_false(has(out, m, "grpc-previous-rpc-attempts", "1"));
     assert_false(has(out, m, "content-length", "12"));
-    m = request_fields(&head, out, NULL, NULL, false);
+    m = request_fields(&head, out, &as_it_is);
     assert_true(has(out, m, "grpc-timeout", "300m"));
     assert_true(has(out, m, "content-length", "12"));
 }
