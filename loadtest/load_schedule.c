@@ -91,7 +91,7 @@ uint64_t load_schedule_next(struct load_schedule *s)
 
         if (rate > 0.0 && (is_last || gap <= left_s * rate)) {
             s->now_s += gap / rate;
-            return (uint64_t)(s->now_s * 1e6);
+            return (uint64_t)(s->now_s * 1e6 + 0.5);
         }
         if (is_last)
             return UINT64_MAX;

@@ -1,0 +1,127 @@
+"""penstock-load against servers that are known to be right, wrong, slow or gone: it must report what happened."""
+import json
+
+import fashion
+import penstock
+import pytest
+
+UNARY, BIDI = "/test.Echo/Unary", "/test.Echo/Bidi"
+
+
+def load(programs, to, *flags, code=0):
+    r = programs.run("penstock-load", "--to", to, "--json", *flags)
+    assert r.returncode == code, r
+    return json.loads(r.stdout)
+
+
+def test_closed_loop_counts_what_the_replica_saw(programs, stock):
+    replica = stock()
+    report = load(programs, replica.address, "--echo", 100, "--method", UNARY, "--calls", 300, "--concurrency", 8, "--connections", 2,
+                  "--metadata", "x-tag=t", "--deadline-ms", 20000)
+    assert (report["started"], report["ok"], report["failed"], report["status"]) == (300, 300, 0, {"OK": 300})
+    assert len(replica.calls) == 300 and all(m["x-tag"] == "t" for _, m in replica.calls)
+    latency = report["latency_ms"]
+    assert latency["count"] == 300 and 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["p99_9"] <= latency["max"]
+
+
+@pytest.mark.parametrize("arrival", ["even", "poisson"])
+def test_open_loop_keeps_its_rate(programs, stock, arrival):
+    report = load(programs, stock().address, "--echo", 10, "--method", UNARY, "--rate", 100, "--duration", 2, "--arrival", arrival)
+    assert report["loop"] == "open" and report["failed"] == 0
+    assert report["started"] == 200 if arrival == "even" else 120 < report["started"] < 280  # 200 +- 5.6 deviations
+
+
+def test_a_traced_rate(programs, stock, tmp_path):
+    (tmp_path / "rate").write_text("# from second, calls per second\n0 50\n1 200\n1.5 0\n")
+    report = load(programs, stock().address, "--echo", 10, "--method", UNARY, "--rate-file", tmp_path / "rate")
+    assert report["started"] == 150 and report["ok"] == 150
+    (tmp_path / "rate").write_text("0 50\n1 fast\n")
+    r = programs.run("penstock-load", "--to", "127.0.0.1:1", "--echo", 1, "--rate-file", tmp_path / "rate")
+    assert r.returncode == 64 and "rate:2" in r.stderr
+
+
+def test_latency_counts_from_the_intended_start(programs):
+    """One slot of 20 ms and a call every 10 ms: in 1 s the queue grows to about 50 calls, the last waits about 1 s. A
+    generator that waits for answers before it sends (coordinated omission) would report 20 ms."""
+    server = penstock.model_server(programs, "--service-ms", 20, "--slots", 1)
+    report = load(programs, server.grpc, "--echo", 1, "--rate", 100, "--duration", 1)
+    assert report["started"] == 100 and report["failed"] == 0
+    assert report["latency_ms"]["max"] > 900 and 350 < report["latency_ms"]["p50"] < 800
+    held = load(programs, server.grpc, "--echo", 1, "--rate", 100, "--duration", 1, "--max-in-flight", 1)
+    assert held["started"] == 100 and held["latency_ms"]["max"] > 900  # also when the calls waited in the generator
+
+
+def test_errors_are_counted_by_status(programs, stock):
+    report = load(programs, stock().address, "--echo", 1, "--method", "/test.Echo/Rich", "--calls", 5, code=1)
+    assert report["status"] == {"FAILED_PRECONDITION": 5} and report["failed"] == 5 and report["ok"] == 0
+    assert report["errors"] == [{"status": "FAILED_PRECONDITION", "message": "not yet: 100% \u00e4\u2603", "count": 5}]
+    load(programs, stock().address, "--echo", 1, "--method", "/test.Echo/Rich", "--calls", 5, "--allow-fail", code=0)
+
+
+def test_an_answer_to_another_request_is_found(programs, stock):
+    """Collect answers with sizes, not with the request: every call is OK and every answer wrong."""
+    report = load(programs, stock().address, "--echo", 5, "--method", "/test.Echo/Collect", "--calls", 10, code=1)
+    assert report["status"] == {"OK": 10} and report["wrong"] == 10 and report["failed"] == 10 and report["ok"] == 0
+
+
+def test_a_deadline_ends_calls(programs):
+    server = penstock.model_server(programs, "--service-ms", 5000)
+    report = load(programs, server.grpc, "--echo", 1, "--calls", 3, "--deadline-ms", 100, code=1)
+    assert report["status"] == {"DEADLINE_EXCEEDED": 3} and report["elapsed_s"] < 3
+
+
+def test_calls_that_never_end_are_unfinished(programs):
+    server = penstock.model_server(programs, "--service-ms", 60000)
+    report = load(programs, server.grpc, "--echo", 1, "--calls", 3, "--concurrency", 3, "--drain-ms", 100, code=1)
+    assert report["unfinished"] == 3 and report["ok"] == 0
+
+
+def test_no_connection(programs):
+    r = programs.run("penstock-load", "--to", f"127.0.0.1:{penstock.free_port()}", "--echo", 1, "--connect-ms", 200)
+    assert r.returncode == 1 and "no connection" in r.stderr
+
+
+def test_message_file(programs, stock, tmp_path):
+    (tmp_path / "m").write_bytes(b"\x00\x01raw")
+    (tmp_path / "other").write_bytes(b"else")
+    to, flags = stock().address, ["--message", tmp_path / "m", "--method", UNARY, "--calls", 3]
+    assert load(programs, to, *flags, "--expect", "same")["ok"] == 3
+    assert load(programs, to, *flags, "--expect", tmp_path / "m")["ok"] == 3
+    assert load(programs, to, *flags, "--expect", tmp_path / "other", code=1)["wrong"] == 3
+
+
+def test_streams(programs, stock):
+    """Four streams, closed and opened again each 10 messages: each message is a call with its answer."""
+    replica = stock()
+    report = load(programs, replica.address, "--echo", 50, "--method", BIDI, "--streams", 4, "--connections", 2, "--concurrency", 8,
+                  "--messages-per-stream", 10, "--calls", 200)
+    assert report["ok"] == 200 and report["failed"] == 0 and report["messages"] == 200
+    assert len(replica.calls) >= 20
+
+
+@pytest.mark.skipif(not fashion.DATA.exists(), reason=f"{fashion.DATA} is not there (dataset-fashion-mnist)")
+@pytest.mark.parametrize("flags", [[], ["--typed"], ["--stream"], ["--protocol", "tf"], ["--protocol", "tf", "--typed"], ["--threads", "2"]],
+                         ids=lambda f: "".join(f) or "unary")
+def test_versions_replicas_and_accuracy(programs, flags):
+    """The accuracy of 1,000 images in batches of 10 is that of numpy on the weights file."""
+    server = programs.start("penstock-model", "--listen", "127.0.0.1:0", "--replica", "r-1", "--weights", "3=" + penstock.weights_file("fashion-2"))
+    report = load(programs, server.grpc, "--model", "digits", "--batch", 10, "--images", 1000, "--calls", 100, "--concurrency", 4, *flags)
+    images, labels = fashion.test_set(1000)
+    right = int((fashion.predict(fashion.read_weights(penstock.weights_file("fashion-2")), images).argmax(1) == labels).sum())
+    threads = 2 if "--threads" in flags else 1  # each thread begins with the first image
+    version = report["versions"]["3"]
+    assert report["ok"] == 100 and version["calls"] == 100 and version["share"] == 1 and version["images"] == 1000
+    assert report["replicas"] == {"r-1": {"calls": 100, "share": 1, "first_us": report["replicas"]["r-1"]["first_us"],
+                                          "last_us": report["replicas"]["r-1"]["last_us"]}}
+    if threads == 1:
+        assert version["correct"] == right
+
+
+def test_help_and_usage(programs):
+    r = programs.run("penstock-load", "--help")
+    assert r.returncode == 0 and "--max-in-flight" in r.stdout and r.stderr == ""
+    for flags, word in (([], "--to"), (["--to", "127.0.0.1:1"], "one of --model"), (["--to", "127.0.0.1:1", "--echo", "1", "--rate", "0"], "--rate 0"),
+                        (["--to", "127.0.0.1:1", "--echo", "1", "--metadata", "A=b"], "A=b"), (["--to", "127.0.0.1:1", "--message", "/none"], "--method"),
+                        (["--to", "127.0.0.1:1", "--model", "m", "--protocol", "x"], "x")):
+        r = programs.run("penstock-load", *flags)
+        assert r.returncode == 64 and word in r.stderr, (flags, r)
