@@ -133,16 +133,22 @@ void controller_take_generation(struct controller *c)
 
 /* ---- what happens ---- */
 
-static uint32_t calls_at(void *arg, const char *address, uint64_t epoch)
+bool controller_workers_have(const struct controller *c, uint64_t epoch)
 {
-    const struct controller *const c = arg;
     const struct gateway_stats *const s = gateway_stats(c->gateway);
 
     for (uint32_t w = 0; w < s->n_workers; w++) {
         if (s->worker_epochs[w] < epoch)
-            return UINT32_MAX;
+            return false;
     }
-    return controller_calls_at(c, address);
+    return true;
+}
+
+static uint32_t calls_at(void *arg, const char *address, uint64_t epoch)
+{
+    const struct controller *const c = arg;
+
+    return controller_workers_have(c, epoch) ? controller_calls_at(c, address) : UINT32_MAX;
 }
 
 uint32_t controller_calls_at(const struct controller *c, const char *address)
@@ -166,6 +172,7 @@ static void step(struct controller *c)
     fleet_step(&c->fleet, now_us);
     if (c->fleet.endpoints_changed)
         controller_publish_soon(c);
+    api_step(c);
     if (c->stopped != NULL && fleet_stop_all(&c->fleet, now_us)) {
         void (*const stopped)(void *) = c->stopped;
 
@@ -285,6 +292,7 @@ int controller_new(struct controller **ret_controller, struct loop *loop,
     buf_init(&c->last_diff, SIZE_MAX);
     list_init(&c->fleet.runs);
     list_init(&c->fleet.replicas);
+    list_init(&c->waiting);
     r = store_open(&c->store, process->state, err);
     if (r == 0)
         r = config_begin(c, process->models, problems, err);
@@ -300,6 +308,7 @@ struct controller *controller_free(struct controller *c)
         return NULL;
     timer_stop(c->loop, &c->tick);
     timer_stop(c->loop, &c->publish);
+    api_fini(c);
     prober_free(c->prober);
     fleet_fini(&c->fleet);
     driver_free(c->driver);

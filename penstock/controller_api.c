@@ -7,9 +7,9 @@
  *   POST /v1/rollback  {"model": "ctr", "generation": 3, ...}
  *   POST /v1/traffic   {"model": "ctr", "weights": {"16": 9000, "17": 1000}, ...}
  *
- * A change answers 200 {"generation": N, "changed": true, "diff": "..."}; 422 with every problem
- * when the config is refused (the old one stays); 409 when another generation is in force than
- * expected; 404 for an unknown model or generation.
+ * A change answers 200 {"generation": N, "changed": true, "applied": true, "diff": "..."} when
+ * every worker routes by it; 422 with every problem when the config is refused (the old one stays);
+ * 409 when another generation is in force than expected; 404 for an unknown model or generation.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,8 +18,9 @@
 
 #include "base/clock.h"
 #include "base/json_out.h"
+#include "base/xalloc.h"
 #include "conf/generation.h"
-#include "penstock/controller.h"
+#include "penstock/controller_state.h"
 
 #define ANSWER_CEILING   (64u * 1024 * 1024)
 #define HISTORY_DFLT     20
@@ -385,8 +386,21 @@ static void reply_refused(struct admin_request *r, const struct controller *c,
     reply(r, 422, &out);
 }
 
-static void reply_changed(struct admin_request *r, const struct controller *c, bool changed,
-                          uint64_t took_us)
+/* A change is answered when every worker routes by it (they report each 250 ms), so that whoever
+ * called `rollback` knows that it is over; or after a while without. */
+struct waiting {
+    struct list node;
+    struct admin_request *request;
+    uint64_t epoch; /* of the snapshot that carries the change */
+    uint64_t generation;
+    char *diff;
+    bool changed;
+    uint64_t began_us;
+};
+
+#define APPLIED_LIMIT_US (2 * US_PER_S)
+
+static void reply_changed(struct waiting *w, bool applied)
 {
     struct json_out j;
     struct buf out;
@@ -394,21 +408,63 @@ static void reply_changed(struct admin_request *r, const struct controller *c, b
     buf_init(&out, ANSWER_CEILING);
     json_out_init(&j, &out);
     json_out_object(&j, NULL);
-    json_out_uint(&j, "generation", controller_generation(c)->number);
-    json_out_bool(&j, "changed", changed);
-    json_out_str(&j, "diff", changed ? controller_last_diff(c) : "");
-    json_out_uint(&j, "took_us", took_us);
+    json_out_uint(&j, "generation", w->generation);
+    json_out_bool(&j, "changed", w->changed);
+    json_out_bool(&j, "applied", applied); /* by every worker */
+    json_out_str(&j, "diff", w->diff);
+    json_out_uint(&j, "took_us", clock_mono_us() - w->began_us);
     json_out_end_object(&j);
-    reply(r, 200, &out);
+    reply(w->request, 200, &out);
 }
 
-static void reply_outcome(struct admin_request *r, const struct controller *c, int outcome,
-                          struct conf_problems *problems, const struct err *err, uint64_t took_us)
+static void waiting_free(struct waiting *w)
+{
+    list_remove(&w->node);
+    free(w->diff);
+    free(w);
+}
+
+void api_step(struct controller *c)
+{
+    list_each (&c->waiting, node) {
+        struct waiting *const w = list_entry(node, struct waiting, node);
+        const bool applied = controller_workers_have(c, w->epoch);
+
+        if (!applied && clock_mono_us() - w->began_us < APPLIED_LIMIT_US)
+            continue;
+        reply_changed(w, applied);
+        waiting_free(w);
+    }
+}
+
+void api_fini(struct controller *c) /* the admin listener has answered 503 to them */
+{
+    list_each (&c->waiting, node)
+        waiting_free(list_entry(node, struct waiting, node));
+}
+
+static void reply_when_applied(struct admin_request *r, struct controller *c, bool changed,
+                               uint64_t began_us)
+{
+    struct waiting *const w = xcalloc(1, sizeof(*w));
+
+    w->request = r;
+    w->epoch = c->epoch;
+    w->generation = c->generation->number;
+    w->diff = xstrdup(changed ? controller_last_diff(c) : "");
+    w->changed = changed;
+    w->began_us = began_us;
+    list_push_back(&c->waiting, &w->node);
+    api_step(c);
+}
+
+static void reply_outcome(struct admin_request *r, struct controller *c, int outcome,
+                          struct conf_problems *problems, const struct err *err, uint64_t began_us)
 {
     switch (outcome) {
     case APPLY_OK:
     case APPLY_SAME:
-        reply_changed(r, c, outcome == APPLY_OK, took_us);
+        reply_when_applied(r, c, outcome == APPLY_OK, began_us);
         break;
     case APPLY_E_INVALID:
         reply_refused(r, c, problems);
@@ -472,7 +528,7 @@ static void change(struct admin_request *r, struct controller *c, const struct c
 
         outcome = fn(c, &q, &by, &problems, &err);
     }
-    reply_outcome(r, c, outcome, &problems, &err, clock_mono_us() - began_us);
+    reply_outcome(r, c, outcome, &problems, &err, began_us);
     conf_problems_fini(&problems);
     arena_fini(&arena);
 }

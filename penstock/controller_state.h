@@ -25,6 +25,7 @@ struct controller {
     struct timer tick;
     struct timer publish; /* at once, but only one per turn */
     uint64_t decide_us;   /* when the autoscaler is asked next */
+    struct list waiting;  /* of controller_api.c: answers that wait for the workers */
     void (*stopped)(void *arg);
     void *stopped_arg;
 };
@@ -36,5 +37,10 @@ int config_begin(struct controller *c, const char *models, struct conf_problems 
 void controller_publish_soon(struct controller *c);
 /* c->generation changed. */
 void controller_take_generation(struct controller *c);
+/* Every worker has taken over the snapshot of this epoch, or a later one. */
+bool controller_workers_have(const struct controller *c, uint64_t epoch);
+/* Answer those whose change has reached the workers. */
+void api_step(struct controller *c);
+void api_fini(struct controller *c);
 
 #endif
