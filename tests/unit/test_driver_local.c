@@ -79,11 +79,11 @@ static void run_until(struct fixture *f, size_t n_events)
     timer_stop(&f->loop, &f->limit);
 }
 
-static void job_changed(void *arg, struct job *job, bool is_new_state)
+static void job_changed(void *arg, struct job *job)
 {
     struct fixture *f = arg;
 
-    if (is_new_state && job == f->watched && job->state == f->until)
+    if (job == f->watched && job->state == f->until)
         loop_stop(&f->loop);
 }
 
