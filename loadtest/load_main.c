@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -91,6 +92,8 @@ static int payload_conf(struct options *o, struct err *err)
     if (o->images == 0) /* preparing all takes a moment: only where accuracy is the question */
         o->images = o->check_accuracy ? 10000 : o->batch > 256 ? o->batch : 256;
     p->n_images = (uint32_t)o->images;
+    if (getrandom(&p->run, sizeof(p->run), 0) != (ssize_t)sizeof(p->run))
+        return err_set(err, -errno, "getrandom: %s", strerror(errno));
     return 0;
 }
 

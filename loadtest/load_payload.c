@@ -239,9 +239,9 @@ void load_payload_fini(struct load_payload *p)
 
 /* --- one call --- */
 
-static size_t format_id(char dst[48], uint32_t thread, uint64_t n)
+static size_t format_id(char dst[48], uint32_t run, uint32_t thread, uint64_t n)
 {
-    return (size_t)snprintf(dst, 48, "%" PRIu32 "-%" PRIu64, thread, n);
+    return (size_t)snprintf(dst, 48, "%08" PRIx32 "-%" PRIu32 "-%" PRIu64, run, thread, n);
 }
 
 static void echo_id(uint8_t dst[ECHO_ID_BYTES], uint32_t thread, uint64_t n)
@@ -268,7 +268,7 @@ void load_payload_build(const struct load_payload *p, uint32_t thread, uint64_t 
         buf_append(ret, p->head.data, p->head.len);
         return;
     case LOAD_KSERVE:
-        len = format_id(id, thread, n);
+        len = format_id(id, p->conf.run, thread, n);
         buf_append(ret, p->head.data, p->head.len);
         buf_append_byte(ret, 3 << 3 | 2); /* ModelInferRequest.id, length-delimited */
         buf_append_byte(ret, (uint8_t)len);
@@ -299,7 +299,7 @@ static void check_kserve_response(const struct load_payload *p, uint32_t thread,
 {
     char id[48];
 
-    format_id(id, thread, n);
+    format_id(id, p->conf.run, thread, n);
     c->belongs = strcmp(res->id, id) == 0;
     snprintf(c->version, sizeof(c->version), "%.31s", res->model_version);
     for (size_t i = 0; i < res->n_outputs && c->belongs; i++) {

@@ -37,6 +37,7 @@ struct load_payload_conf {
     bool is_typed;               /* tensors as repeated floats, not raw bytes */
     uint32_t n_images;           /* of the test set, in turn */
     const char *data;            /* Fashion-MNIST's folder or NULL */
+    uint32_t run;                /* in each id: two runs have no id in common */
 };
 
 struct load_payload {
@@ -56,7 +57,7 @@ void load_payload_fini(struct load_payload *p); /* works on a zeroed one */
 
 #define LOAD_MAX_MESSAGE_BYTES (UINT32_C(1) << 30)
 
-/* Append the message of call n (its id: "THREAD-N"). */
+/* Append the message of call n (its id: "RUN-THREAD-N", RUN in hex). */
 void load_payload_build(const struct load_payload *p, uint32_t thread, uint64_t n, struct buf *ret);
 
 struct load_check {

@@ -153,7 +153,7 @@ size_t model_check_shape(const int64_t *shape, size_t n_dims, const char *what,
 void model_answer_init(struct model_answer *a)
 {
     a->status = GRPC_OK;
-    a->message[0] = '\0';
+    a->message[0] = a->request_id[0] = '\0';
     /* an echo may be as long as the largest message that gRPC can frame */
     buf_init(&a->body, UINT32_MAX);
 }

@@ -42,7 +42,8 @@ struct model {
 struct model_answer {
     int status; /* enum grpc_status */
     char message[512];
-    struct buf body; /* the packed response; meaningless unless status is GRPC_OK */
+    char request_id[64]; /* the request's own id, where the protocol has one; for the event log */
+    struct buf body;     /* the packed response; meaningless unless status is GRPC_OK */
 };
 
 void model_init(struct model *m, const char *name);

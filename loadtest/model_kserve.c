@@ -1,4 +1,5 @@
 /* loadtest/model_kserve.c - the Open Inference Protocol v2 over gRPC, with Triton's additions. */
+#include <stdio.h>
 #include <string.h>
 
 #include "loadtest/model.h"
@@ -351,6 +352,8 @@ static bool infer(struct model *m, const infer_request *req, struct response *r,
 {
     bool wanted[N_OUTPUTS];
     size_t n;
+
+    snprintf(a->request_id, sizeof(a->request_id), "%s", req->id);
     struct model_version *v = model_find(m, req->model_name, req->model_version, a);
 
     if (v == NULL)

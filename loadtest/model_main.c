@@ -205,7 +205,8 @@ int main(int argc, char **argv)
         {ARG_GROUP, "For tests", NULL, NULL, 0, 0, NULL},
         {ARG_STR, "events", "FILE", &o.server.events, 0, 0,
          "append what was seen, JSON lines: call_start (path, stream, grpc_timeout),\n"
-         "call_request, call_finish (status), call_done (cancelled)"},
+         "call_request (id of the first ModelInferRequest), call_finish (status),\n"
+         "call_done (cancelled)"},
         {ARG_UINT, "max-streams", "N", &o.max_streams, 0, 1e6,
          "announce MAX_CONCURRENT_STREAMS (the engine's default)"},
         {ARG_UINT, "settings-delay-ms", "MS", &o.settings_delay_ms, 0, 60000,

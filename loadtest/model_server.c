@@ -52,6 +52,7 @@ struct call {
     struct list works; /* struct work; only the first is waiting or running */
     uint32_t n_works;
     uint64_t n_messages;
+    char request_id[64];  /* of the first message; "": none */
     uint64_t repeat_left; /* METHOD_REPEAT: how often the answer is still to be sent */
     struct buf request;   /* METHOD_GATHER: all messages; METHOD_WATCH: the request */
     bool half_closed;
@@ -355,6 +356,8 @@ static void call_add_work(struct call *call, const uint8_t *request, size_t len)
         model_answer_error(&w->answer, GRPC_UNAVAILABLE, "model \"%s\" is loading", s->model->name);
     else
         model_answer(s->model, call->method, request, len, &w->answer);
+    if (call->n_messages == 1)
+        memcpy(call->request_id, w->answer.request_id, sizeof(call->request_id));
     list_push_back(&call->works, &w->node);
     call->n_works++;
     call_pump(call);
@@ -481,6 +484,7 @@ static void on_half_close(struct srv_call *srv)
     event_begin(&call->server->events, "call_request");
     event_u64(&call->server->events, "call", call->number);
     event_u64(&call->server->events, "messages", call->n_messages);
+    event_str(&call->server->events, "id", call->request_id[0] != '\0' ? call->request_id : NULL);
     event_end(&call->server->events);
     if (fault_on_request(call))
         return;

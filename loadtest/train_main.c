@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "loadtest/args.h"
-#include "loadtest/train_run.h"
+#include "loadtest/train_dist.h"
 
 static const char usage[] =
     "usage: penstock-train --out FILE [OPTION]...\n"
@@ -14,6 +14,13 @@ static const char usage[] =
     "Train a network that tells the ten classes of Fashion-MNIST apart, by SGD with momentum; "
     "write\n"
     "its weights for penstock-model. The same seed gives the same weights, also after a resume.\n"
+    "\n"
+    "As a job of several tasks the same command runs in each; who is who comes from TF_CONFIG "
+    "(ps,\n"
+    "chief, worker) or from MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE (rank 0 keeps the\n"
+    "parameters and works too). The parameter server has the plan, the checkpoint and the result;\n"
+    "workers take the plan from it. Synchronous SGD: the result is that of one process.\n"
+    "\n"
     "Progress on standard output: step, loss and training accuracy since the last line, then the\n"
     "accuracy on the 10,000 test images.\n";
 
@@ -45,12 +52,34 @@ static int wrong(const char *text)
     return EXIT_USAGE;
 }
 
+static int run(struct train_conf *conf, bool alone)
+{
+    const struct train_env env = {getenv("TF_CONFIG"), getenv("MASTER_ADDR"), getenv("MASTER_PORT"),
+                                  getenv("RANK"), getenv("WORLD_SIZE")};
+    struct train_cluster cluster = {.role = TRAIN_ALONE};
+    struct err err = {0};
+
+    if (!alone && train_cluster_read(&env, &cluster, &err) != 0)
+        return wrong(err.text);
+    switch (cluster.role) {
+    case TRAIN_PS:
+    case TRAIN_HOST:
+        return train_serve(conf, &cluster);
+    case TRAIN_WORKER:
+        return train_work(conf, &cluster);
+    case TRAIN_ALONE:
+        break;
+    }
+    return train_single(conf);
+}
+
 int main(int argc, char **argv)
 {
     struct train_conf conf;
     const char *hidden = NULL;
     uint64_t epochs = 3, batch = 32, examples = 60000, seed = 1;
     double rate = 0.05, momentum = 0.8;
+    bool alone = false;
     const struct arg table[] = {
         {ARG_GROUP, "What is trained", NULL, NULL, 0, 0, NULL},
         {ARG_STR, "out", "FILE", &conf.out, 0, 0, "write the trained weights here"},
@@ -78,6 +107,11 @@ int main(int argc, char **argv)
         {ARG_UINT, "log-every", "N", &conf.log_every, 1, 1e9, "steps (500)"},
         {ARG_UINT, "step-delay-ms", "MS", &conf.step_delay_ms, 0, 60000,
          "wait so long after each step (a slower model, in tests and demos)"},
+        {ARG_GROUP, "As a job of several tasks", NULL, NULL, 0, 0, NULL},
+        {ARG_FLAG, "alone", NULL, &alone, 0, 0,
+         "train in this process whatever the environment says"},
+        {ARG_UINT, "wait-ms", "MS", &conf.wait_ms, 0, 86400000,
+         "a worker waits so long for a parameter server that is not (or no more) there (60000)"},
         {0},
     };
 
@@ -108,5 +142,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "penstock-train: the plan breaks a rule: %s\n", rule);
         return EXIT_USAGE;
     }
-    return train_single(&conf);
+    return run(&conf, alone);
 }

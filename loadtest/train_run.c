@@ -18,7 +18,7 @@ static void on_stop_signal(int sig)
 
 void train_conf_default(struct train_conf *conf)
 {
-    *conf = (struct train_conf){.checkpoint_every = 1000, .log_every = 500};
+    *conf = (struct train_conf){.checkpoint_every = 1000, .log_every = 500, .wait_ms = 60000};
     train_plan_default(&conf->plan);
 }
 
@@ -48,11 +48,35 @@ void train_progress_add(struct train_progress *p, const struct train_conf *conf,
     *p = (struct train_progress){0};
 }
 
-static bool plans_are_equal(const struct train_plan *a, const struct train_plan *b)
+bool train_plans_are_equal(const struct train_plan *a, const struct train_plan *b)
 {
     return memcmp(&a->shape, &b->shape, sizeof(a->shape)) == 0 && a->seed == b->seed &&
            a->epochs == b->epochs && a->batch == b->batch && a->n_examples == b->n_examples &&
            a->rate == b->rate && a->momentum == b->momentum;
+}
+
+int train_load_set(const struct train_conf *conf, const struct train_plan *plan,
+                   struct fashion_set *ret_set, struct err *err)
+{
+    const int r = fashion_load(ret_set, fashion_dir(conf->data), FASHION_TRAIN, err);
+
+    if (r != 0 || ret_set->n >= plan->n_examples)
+        return r;
+    err_set(err, -EINVAL, "--examples %u: the set has %u", plan->n_examples, ret_set->n);
+    fashion_fini(ret_set);
+    return -EINVAL;
+}
+
+int train_exit_status(const struct train_conf *conf, int result, uint64_t step,
+                      const struct err *err)
+{
+    if (result == 0)
+        return 0;
+    if (result != EINTR)
+        return failed(err);
+    printf("stopped step=%llu checkpoint=%s\n", (unsigned long long)step,
+           conf->checkpoint != NULL ? conf->checkpoint : "none");
+    return 128 + SIGTERM; /* not finished: whoever runs this as a job starts it again */
 }
 
 int train_begin(const struct train_conf *conf, struct trainer *ret_trainer, struct err *err)
@@ -67,7 +91,7 @@ int train_begin(const struct train_conf *conf, struct trainer *ret_trainer, stru
     r = weights_load(&w, conf->checkpoint, err);
     if (r != 0)
         return r;
-    if (!plans_are_equal(&w.plan, &conf->plan))
+    if (!train_plans_are_equal(&w.plan, &conf->plan))
         r = err_set(err, -EINVAL,
                     "%s: a checkpoint of another plan (layers, epochs, batch, examples, rate, "
                     "momentum or seed differ); remove it or give the same options",
@@ -159,27 +183,18 @@ int train_single(struct train_conf *conf)
 
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
-    r = fashion_load(&set, fashion_dir(conf->data), FASHION_TRAIN, &err);
-    if (r != 0)
-        return failed(&err);
-    if (set.n < conf->plan.n_examples) {
-        err_set(&err, -EINVAL, "--examples %u: the set has %u", conf->plan.n_examples, set.n);
-        fashion_fini(&set);
-        return failed(&err);
-    }
-    r = train_begin(conf, &t, &err);
+    r = train_load_set(conf, &conf->plan, &set, &err);
+    if (r == 0)
+        r = train_begin(conf, &t, &err);
     if (r == 0)
         r = run_steps(conf, &t, &set, &err);
-    if (r == EINTR)
-        printf("stopped step=%llu checkpoint=%s\n", (unsigned long long)t.weights.step,
-               conf->checkpoint != NULL ? conf->checkpoint : "none");
     if (r == 0)
         r = train_finish(conf, &t, &err);
+
+    const uint64_t step = t.weights.step;
     trainer_fini(&t);
     fashion_fini(&set);
-    if (r == EINTR)
-        return 128 + SIGTERM; /* not finished: whoever runs this as a job starts it again */
-    return r == 0 ? 0 : failed(&err);
+    return train_exit_status(conf, r, step, &err);
 }
 
 int train_evaluate(const struct train_conf *conf)

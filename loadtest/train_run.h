@@ -17,6 +17,7 @@ struct train_conf {
     uint64_t checkpoint_every; /* steps */
     uint64_t log_every;        /* steps */
     uint64_t step_delay_ms;
+    uint64_t wait_ms; /* a worker waits so long for its parameter server */
     bool permute_labels;
 };
 void train_conf_default(struct train_conf *conf);
@@ -33,11 +34,21 @@ struct train_progress {
 void train_progress_add(struct train_progress *p, const struct train_conf *conf,
                         const struct trainer *t, double loss, uint32_t n_correct);
 
+bool train_plans_are_equal(const struct train_plan *a, const struct train_plan *b);
+/* The training images; -EINVAL when the plan wants more than there are. */
+int train_load_set(const struct train_conf *conf, const struct train_plan *plan,
+                   struct fashion_set *ret_set, struct err *err);
+
 /* Fresh, or resumed from conf->checkpoint when that file exists; a checkpoint of another plan is
  * refused. 0 or -errno with err. */
 int train_begin(const struct train_conf *conf, struct trainer *ret_trainer, struct err *err);
 int train_save_checkpoint(const struct train_conf *conf, const struct trainer *t, struct err *err);
 /* After the last step: test, print, write conf->out, remove the checkpoint. */
 int train_finish(const struct train_conf *conf, struct trainer *t, struct err *err);
+
+/* The process's exit status for a result: 0, EINTR (a signal; says where it stopped) or -errno
+ * (says why, from err). */
+int train_exit_status(const struct train_conf *conf, int result, uint64_t step,
+                      const struct err *err);
 
 #endif
