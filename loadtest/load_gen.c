@@ -43,6 +43,7 @@ struct load_gen {
     ev_io due; /* timerfd: libev's own timers are a millisecond coarse */
     int due_fd;
     struct load_stats stats;
+    struct h2_field *fields; /* conf.metadata, and room for one more */
     struct buf message;
     struct arena scratch;
     int result;
@@ -216,12 +217,22 @@ static const struct grpc_call_ops unary_ops = {
     .on_end = unary_on_end,
 };
 
-static struct grpc_call_conf call_conf(const struct load_gen *g)
+/* number: of the call, or of the first message that a stream will carry. id: room that lasts until
+ * the call was started. */
+static struct grpc_call_conf call_conf(struct load_gen *g, uint64_t number, char id[LOAD_ID_SIZE])
 {
+    if (g->conf.has_request_ids) {
+        struct h2_field *f = &g->fields[g->conf.n_metadata];
+
+        *f = H2_FIELD("x-request-id", "");
+        f->value = id;
+        f->value_len = (uint32_t)load_payload_id(g->conf.payload, g->thread, number, id);
+        f->flags = H2_FIELD_NO_INDEX; /* each is another: it would only push others out */
+    }
     return (struct grpc_call_conf){
         .path = g->conf.payload->path,
-        .metadata = g->conf.metadata,
-        .n_metadata = g->conf.n_metadata,
+        .metadata = g->fields,
+        .n_metadata = g->conf.n_metadata + (g->conf.has_request_ids ? 1 : 0),
         .deadline_us = g->conf.deadline_us > 0 ? clock_mono_us() + g->conf.deadline_us : 0,
         .max_message_bytes = LOAD_MAX_MESSAGE_BYTES,
     };
@@ -229,7 +240,8 @@ static struct grpc_call_conf call_conf(const struct load_gen *g)
 
 static void unary_start(struct load_gen *g, uint64_t number, uint64_t intended_us)
 {
-    const struct grpc_call_conf conf = call_conf(g);
+    char id[LOAD_ID_SIZE];
+    const struct grpc_call_conf conf = call_conf(g, number, id);
     struct unary *u = xcalloc(1, sizeof(*u));
 
     u->gen = g;
@@ -368,7 +380,8 @@ static const struct grpc_call_ops stream_ops = {
 static void gen_open_streams(struct load_gen *g)
 {
     while (g->n_open < g->n_streams) {
-        struct grpc_call_conf conf = call_conf(g);
+        char id[LOAD_ID_SIZE];
+        const struct grpc_call_conf conf = call_conf(g, g->n_calls, id);
         struct stream *s = xcalloc(1, sizeof(*s));
 
         s->gen = g;
@@ -582,6 +595,9 @@ struct load_gen *load_gen_new(const struct load_conf *conf, uint32_t thread)
     g->max_calls = conf->max_calls == UINT64_MAX ? UINT64_MAX : part_of(conf->max_calls, thread, n);
     if (conf->is_open)
         load_schedule_split(&g->schedule, &conf->schedule, thread, n, conf->is_poisson, conf->seed);
+    g->fields = xcalloc(conf->n_metadata + 1, sizeof(*g->fields));
+    for (size_t i = 0; i < conf->n_metadata; i++)
+        g->fields[i] = conf->metadata[i];
     list_init(&g->calls);
     list_init(&g->streams);
     load_stats_init(&g->stats);
@@ -668,6 +684,7 @@ struct load_gen *load_gen_free(struct load_gen *g)
     buf_fini(&g->message);
     arena_fini(&g->scratch);
     free(g->links);
+    free(g->fields);
     free(g);
     return NULL;
 }

@@ -34,6 +34,7 @@ struct load_conf {
     uint64_t drain_us;            /* wait so long at the end for calls that run */
     uint64_t connect_us;          /* wait so long at the start for the connections */
     uint32_t max_in_flight;       /* open loop, of one thread */
+    bool has_request_ids;         /* metadata x-request-id with each call */
     const struct h2_field *metadata;
     size_t n_metadata;
     struct grpc_channel_conf channel;

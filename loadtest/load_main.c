@@ -46,7 +46,7 @@ struct options {
     double rate, duration_s;
     uint64_t echo_bytes, batch, images, concurrency, threads, connections, streams;
     uint64_t messages_per_stream, calls, deadline_ms, drain_ms, connect_ms, max_in_flight, seed;
-    bool echo, stream, check_accuracy, allow_fail, json;
+    bool stream, check_accuracy, request_ids, allow_fail, json;
 };
 
 struct worker {
@@ -152,6 +152,7 @@ static int load_conf_of(const struct options *o, struct load_conf *c, struct err
     c->drain_us = o->drain_ms * US_PER_MS;
     c->connect_us = o->connect_ms * US_PER_MS;
     c->max_in_flight = (uint32_t)o->max_in_flight;
+    c->has_request_ids = o->request_ids;
     c->seed = o->seed;
     c->stop = &stop_asked;
     grpc_channel_conf_default(&c->channel);
@@ -317,6 +318,8 @@ int main(int argc, char **argv)
         {ARG_STR, "expect", "FILE", &o.payload.expect, 0, 0,
          "with --message: what the answer must be, or \"same\""},
         {ARG_LIST, "metadata", "K=V", &o.metadata, 0, 0, "with each call; may be repeated"},
+        {ARG_FLAG, "request-ids", NULL, &o.request_ids, 0, 0,
+         "metadata x-request-id, another for each call and run"},
         {ARG_STR, "authority", "NAME", &o.authority, 0, 0, "of the calls (ADDR)"},
         {ARG_UINT, "deadline-ms", "MS", &o.deadline_ms, 0, 86400000, "grpc-timeout (0: none)"},
         {ARG_GROUP, "How", NULL, NULL, 0, 0, NULL},
@@ -331,7 +334,7 @@ int main(int argc, char **argv)
         {ARG_UINT, "messages-per-stream", "N", &o.messages_per_stream, 0, 1e15,
          "then the stream is closed and another opened (0: no limit)"},
         {ARG_UINT, "connections", "N", &o.connections, 1, 100000, "(1, or one per thread)"},
-        {ARG_UINT, "threads", "N", &o.threads, 1, 256, "(1: enough for some 20,000 calls/s)"},
+        {ARG_UINT, "threads", "N", &o.threads, 1, 256, "(1: enough for some 100,000 calls/s)"},
         {ARG_NUM, "duration", "S", &o.duration_s, 0.001, 1e7, "seconds (10 without --calls)"},
         {ARG_UINT, "calls", "N", &o.calls, 1, 1e15, "stop after so many"},
         {ARG_UINT, "max-in-flight", "N", &o.max_in_flight, 1, 1000000,

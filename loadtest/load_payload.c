@@ -239,9 +239,11 @@ void load_payload_fini(struct load_payload *p)
 
 /* --- one call --- */
 
-static size_t format_id(char dst[48], uint32_t run, uint32_t thread, uint64_t n)
+size_t load_payload_id(const struct load_payload *p, uint32_t thread, uint64_t n,
+                       char dst[LOAD_ID_SIZE])
 {
-    return (size_t)snprintf(dst, 48, "%08" PRIx32 "-%" PRIu32 "-%" PRIu64, run, thread, n);
+    return (size_t)snprintf(dst, LOAD_ID_SIZE, "%08" PRIx32 "-%" PRIu32 "-%" PRIu64, p->conf.run,
+                            thread, n);
 }
 
 static void echo_id(uint8_t dst[ECHO_ID_BYTES], uint32_t thread, uint64_t n)
@@ -255,7 +257,7 @@ static void echo_id(uint8_t dst[ECHO_ID_BYTES], uint32_t thread, uint64_t n)
 void load_payload_build(const struct load_payload *p, uint32_t thread, uint64_t n, struct buf *ret)
 {
     uint8_t number[ECHO_ID_BYTES];
-    char id[48];
+    char id[LOAD_ID_SIZE];
     size_t len;
 
     switch (p->conf.kind) {
@@ -268,7 +270,7 @@ void load_payload_build(const struct load_payload *p, uint32_t thread, uint64_t 
         buf_append(ret, p->head.data, p->head.len);
         return;
     case LOAD_KSERVE:
-        len = format_id(id, p->conf.run, thread, n);
+        len = load_payload_id(p, thread, n, id);
         buf_append(ret, p->head.data, p->head.len);
         buf_append_byte(ret, 3 << 3 | 2); /* ModelInferRequest.id, length-delimited */
         buf_append_byte(ret, (uint8_t)len);
@@ -297,9 +299,9 @@ static void check_kserve_response(const struct load_payload *p, uint32_t thread,
                                   const Inference__ModelInferResponse *res, struct arena *scratch,
                                   struct load_check *c)
 {
-    char id[48];
+    char id[LOAD_ID_SIZE];
 
-    format_id(id, p->conf.run, thread, n);
+    load_payload_id(p, thread, n, id);
     c->belongs = strcmp(res->id, id) == 0;
     snprintf(c->version, sizeof(c->version), "%.31s", res->model_version);
     for (size_t i = 0; i < res->n_outputs && c->belongs; i++) {

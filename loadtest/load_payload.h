@@ -57,7 +57,12 @@ void load_payload_fini(struct load_payload *p); /* works on a zeroed one */
 
 #define LOAD_MAX_MESSAGE_BYTES (UINT32_C(1) << 30)
 
-/* Append the message of call n (its id: "RUN-THREAD-N", RUN in hex). */
+/* "RUN-THREAD-N", RUN in hex: the id in KServe requests, and of --request-ids. Returns its length.
+ */
+#define LOAD_ID_SIZE 48
+size_t load_payload_id(const struct load_payload *p, uint32_t thread, uint64_t n,
+                       char dst[LOAD_ID_SIZE]);
+/* Append the message of call n. */
 void load_payload_build(const struct load_payload *p, uint32_t thread, uint64_t n, struct buf *ret);
 
 struct load_check {

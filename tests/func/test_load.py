@@ -17,9 +17,10 @@ def load(programs, to, *flags, code=0):
 def test_closed_loop_counts_what_the_replica_saw(programs, stock):
     replica = stock()
     report = load(programs, replica.address, "--echo", 100, "--method", UNARY, "--calls", 300, "--concurrency", 8, "--connections", 2,
-                  "--metadata", "x-tag=t", "--deadline-ms", 20000)
+                  "--metadata", "x-tag=t", "--deadline-ms", 20000, "--request-ids")
     assert (report["started"], report["ok"], report["failed"], report["status"]) == (300, 300, 0, {"OK": 300})
     assert len(replica.calls) == 300 and all(m["x-tag"] == "t" for _, m in replica.calls)
+    assert len({m["x-request-id"] for _, m in replica.calls}) == 300
     latency = report["latency_ms"]
     assert latency["count"] == 300 and 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["p99_9"] <= latency["max"]
 
