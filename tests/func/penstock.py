@@ -205,9 +205,13 @@ class Programs:
         if "/" not in argv[0]:
             argv[0] = binary(argv[0])
         p = Program(argv, env, cwd, name)
-        self.running.append(p)
         if ready:
-            p.wait_ready()
+            try:
+                p.wait_ready()
+            except BaseException:
+                p.process.kill()
+                raise
+        self.running.append(p)
         return p
 
     def run(self, *argv, env=None, cwd=None, timeout=60, input=None):
