@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 
+import fashion
 import numpy as np
 import penstock
 import pytest
@@ -66,7 +67,7 @@ def infer_images(client, version="", images=IMAGES, **kw):
 @pytest.mark.parametrize("version", "123")
 def test_a_version_asked_for_by_number_is_the_one_that_answers(client, version):
     result = infer_images(client, version)
-    want = triton.predict(triton.read_weights(penstock.weights_file(f"fashion-{version}")), IMAGES)
+    want = fashion.predict(fashion.read_weights(penstock.weights_file(f"fashion-{version}")), IMAGES)
     assert result.get_response().model_version == version
     np.testing.assert_allclose(result.as_numpy("probs"), want, atol=1e-5)
 

@@ -6,8 +6,8 @@ Models: `fmnist` (versions 1, 2, 3: the networks that the build trained), `slow`
 import pathlib
 import shutil
 import site
-import struct
 
+import fashion
 import grpc
 import numpy as np
 import penstock
@@ -113,33 +113,6 @@ def why_not():
     return None
 
 
-def read_weights(path):
-    """Layers [(weights n_in x n_out, biases)] of a weights file; its layout is in loadtest/weights.h."""
-    data = pathlib.Path(path).read_bytes()
-    assert data[:8] == b"PENSTKW1", path
-    n_layers = struct.unpack_from("<I", data, 8)[0]
-    widths = struct.unpack_from(f"<{n_layers + 1}I", data, 12)
-    at = 12 + 4 * (n_layers + 1) + 8 + 4 * 3 + 4 * 2 + 8 + 4 * 2 + 4
-    layers = []
-    for n_in, n_out in zip(widths, widths[1:]):
-        w = np.frombuffer(data, "<f4", n_in * n_out, at).reshape(n_in, n_out)
-        at += 4 * n_in * n_out
-        layers.append((w, np.frombuffer(data, "<f4", n_out, at)))
-        at += 4 * n_out
-    return layers
-
-
-def predict(layers, images):
-    """Class probabilities, as the networks compute them: an oracle apart from all servers."""
-    x = images
-    for i, (w, b) in enumerate(layers):
-        x = x @ w + b
-        if i + 1 < len(layers):
-            x = np.maximum(x, 0)
-    p = np.exp(x - x.max(1, keepdims=True))
-    return p / p.sum(1, keepdims=True)
-
-
 def make_repository(folder):
     repo = folder / "repository"
     for name, code, config in (("slow", SLOW, SLOW_CONFIG), ("tokens", TOKENS, TOKENS_CONFIG), ("bigid", BIGID, BIGID_CONFIG)):
@@ -150,7 +123,7 @@ def make_repository(folder):
         (repo / "fmnist" / version).mkdir(parents=True)
         (repo / "fmnist" / version / "model.py").write_text(FMNIST)
         arrays = {}
-        for i, (w, b) in enumerate(read_weights(penstock.weights_file(f"fashion-{version}"))):
+        for i, (w, b) in enumerate(fashion.read_weights(penstock.weights_file(f"fashion-{version}"))):
             arrays[f"w{i}"], arrays[f"b{i}"] = w, b
         np.savez(repo / "fmnist" / version / "net.npz", **arrays)
     (repo / "fmnist/config.pbtxt").write_text(FMNIST_CONFIG)
