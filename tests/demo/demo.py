@@ -101,7 +101,7 @@ class Demo:
         return [r for r in self.ask("/v1/replicas")["replicas"] if r["state"] == state]
 
     def job(self):
-        return next(j for j in self.ask("/v1/jobs")["jobs"] if j["job"] == "train-fashion")
+        return self.ask("/v1/jobs/train-fashion")
 
     def prepare(self):
         shutil.rmtree(WORK, ignore_errors=True)
