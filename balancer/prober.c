@@ -47,7 +47,7 @@ struct probe {
     uint64_t not_ready_since_us;
     struct timer next; /* the next probe, or the next look at the connection */
     uint64_t asked_us;
-    bool asking;
+    bool asking, was_asked;
     struct grpc_call *call; /* NULL: none, or ASK_CONNECTION */
     struct buf answer;
     bool answered;
@@ -180,6 +180,7 @@ static void conclude(struct probe *b, enum verdict v, const char *why)
     char text[256];
 
     b->asking = false;
+    b->was_asked = true;
     b->site->n_asking--;
     b->n_good = v == VERDICT_READY ? b->n_good + 1 : 0;
     b->n_bad = v == VERDICT_READY ? 0 : b->n_bad + 1;
@@ -373,6 +374,15 @@ void prober_set(struct prober *p, const struct probe_target *targets, size_t n)
         if (b->mark != p->mark)
             remove_probe(b);
     }
+}
+
+bool prober_has_asked_all(const struct prober *p)
+{
+    list_each (&p->probes, it) {
+        if (!list_entry(it, struct probe, node)->was_asked)
+            return false;
+    }
+    return true;
 }
 
 enum endpoint_state prober_state(const struct prober *p, const char *address, const char *model,

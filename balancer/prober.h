@@ -65,6 +65,8 @@ struct prober *prober_free(struct prober *p); /* not from the change function; r
 
 /* Watch exactly these from now on; targets that stay keep their verdict. Copies the strings. */
 void prober_set(struct prober *p, const struct probe_target *targets, size_t n);
+/* Has every target been asked at least once, whatever the answer? */
+bool prober_has_asked_all(const struct prober *p);
 /* STARTING until the first READY, also for a target that is not watched. */
 enum endpoint_state prober_state(const struct prober *p, const char *address, const char *model,
                                  const char *version);

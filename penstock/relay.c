@@ -4,24 +4,30 @@
 
 #include "balancer/lb.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/log.h"
+#include "net/tls.h"
 #include "penstock/args.h"
 #include "penstock/front.h"
+#include "penstock/roster.h"
 #include "penstock/verb.h"
 
-#define ADDRESSES_MAX 1024
+#define ADDRESSES_MAX  1024
+#define FIRST_ROUND_US (1500 * US_PER_MS) /* a probe's timeout, and some */
 
 struct relay {
     struct args_list listen, to;
-    const char *cert, *key, *client_ca, *policy, *admin, *engine, *log_level;
+    const char *cert, *key, *client_ca, *policy, *admin, *engine, *log_level, *probe;
     bool to_tls;
     uint64_t workers, drain_s;
     /* made of it */
     enum model_policy policy_id;
+    enum roster_probe probe_how;
     const char *addresses[ADDRESSES_MAX];
     size_t n_addresses;
     struct process_conf process;
     struct front front;
+    struct roster roster;
 };
 
 /* Splits each --to at its commas, into the arena of r->process. */
@@ -72,6 +78,8 @@ static int check_options(struct relay *r, const struct args_spec *spec)
     if (!log_level_parse(r->log_level, &level))
         return args_usage_error(spec, "--log-level %s: not one of error, warn, info, debug",
                                 r->log_level);
+    if (!roster_probe_parse(r->probe, &r->probe_how))
+        return args_usage_error(spec, "--probe %s: not one of health, connect, off", r->probe);
     log_set(level, 2);
     const int bad = find_policy(r, spec);
     return bad != 0 ? bad : split_addresses(r, spec);
@@ -99,21 +107,56 @@ static void fill_process(struct relay *r)
         p->engine = r->engine;
 }
 
+static void publish(void *arg)
+{
+    struct relay *const r = arg;
+    struct snapshot *const s = roster_snapshot(&r->roster);
+
+    gateway_publish(r->front.gateway, s);
+    snapshot_unref(s);
+}
+
+/* What the prober needs to reach replicas over TLS; as gateway_start makes its own. */
+static int make_probe_tls(const struct relay *r, struct tls_ctx **ret_tls, struct err *err)
+{
+    *ret_tls = r->to_tls && r->probe_how != ROSTER_PROBE_OFF
+                   ? tls_ctx_new(&(struct tls_conf){.server = false}, err)
+                   : NULL;
+    return err->code;
+}
+
+static int start_and_run(struct relay *r, struct generation *gen, struct err *err)
+{
+    int status = EXIT_FAILURE;
+
+    roster_set(&r->roster, gen);
+    roster_wait(&r->roster, FIRST_ROUND_US);
+    struct snapshot *const first = roster_snapshot(&r->roster);
+
+    if (front_start(&r->front, first, err) == 0)
+        status = front_run(&r->front);
+    snapshot_unref(first);
+    return status;
+}
+
 static int serve(struct relay *r, struct generation *gen)
 {
-    struct snapshot *const first = snapshot_build(gen, 1, NULL, 0, NULL, NULL);
+    struct tls_ctx *tls = NULL;
     struct err err = {.code = 0};
     int status = EXIT_FAILURE;
 
     front_init(&r->front,
                &(struct front_conf){
                    .verb = "relay", .process = &r->process, .upstream_tls = r->to_tls, .arg = r});
-    if (front_start(&r->front, first, &err) == 0)
-        status = front_run(&r->front);
-    else
+    if (make_probe_tls(r, &tls, &err) == 0) {
+        roster_init(&r->roster, &r->front.loop, r->probe_how, tls, publish, r);
+        status = start_and_run(r, gen, &err);
+    }
+    if (err.code != 0)
         fprintf(stderr, "penstock relay: %s\n", err.text);
+    roster_fini(&r->roster);
     front_fini(&r->front);
-    snapshot_unref(first);
+    tls_ctx_unref(tls);
     return status;
 }
 
@@ -138,7 +181,8 @@ static int run(struct relay *r)
 
 int verb_relay(int argc, char **argv)
 {
-    static struct relay r = {.policy = "p2c", .log_level = "info", .drain_s = 30};
+    static struct relay r = {
+        .policy = "p2c", .probe = "health", .log_level = "info", .drain_s = 30};
     const struct arg options[] = {
         ARG_LIST("listen", "ADDR", &r.listen, "where clients connect; port 0: any free one"),
         ARG_LIST("to", "ADDR[,ADDR...]", &r.to, "the replicas"),
@@ -148,6 +192,8 @@ int verb_relay(int argc, char **argv)
         ARG_FLAG("to-tls", &r.to_tls, "TLS to the replicas"),
         ARG_UINT("workers", "N", &r.workers, 0, 256, "event loops; default one per core"),
         ARG_STR("policy", "NAME", &r.policy, "p2c (default), least_inflight, round_robin"),
+        ARG_STR("probe", "HOW", &r.probe,
+                "ask replicas for their health (default), connect only, or off"),
         ARG_STR("admin", "ADDR", &r.admin, "/metrics, /healthz, /readyz, /v1/status; default none"),
         ARG_STR("engine", "NAME", &r.engine, "HTTP/2 engine; default session"),
         ARG_UINT("drain-s", "SECONDS", &r.drain_s, 0, 3600,
