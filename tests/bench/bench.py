@@ -80,7 +80,7 @@ def main():
         shutil.copytree(shared / "bench", harness)
         make_conf(tmp)
         out = ROOT / "build/bench.json"
-        env = {**os.environ, "PENSTOCK": str(ROOT / "build/penstock/penstock"), "PENSTOCK_CONF": str(tmp), "PEERS_PORT": str(PORT)}
+        env = {"PENSTOCK_ARGS": "gateway --config @CONF/penstock.json@", **os.environ, "PENSTOCK": str(ROOT / "build/penstock/penstock"), "PENSTOCK_CONF": str(tmp), "PEERS_PORT": str(PORT)}
         subprocess.run([sys.executable, harness / "peers", "bench", "--base", "penstock", "--reps", str(a.reps), "--only", a.only,
                         "--work", a.work, "--json", out], env=env, check=True)
         text = markdown(json.loads(out.read_text()))
