@@ -29,20 +29,29 @@ void load_stats_fini(struct load_stats *s)
     s->versions = s->replicas = (struct load_names){0};
 }
 
-struct load_name *load_names_find(struct load_names *names, const char *name, size_t len)
+static struct load_name *find_row(struct load_names *names, const char *name, size_t len)
 {
     for (size_t i = 0; i < names->n; i++) {
         if (strlen(names->rows[i].name) == len && memcmp(names->rows[i].name, name, len) == 0)
             return &names->rows[i];
     }
-    if (names->rows == NULL)
-        names->rows = xcalloc(LOAD_MAX_NAMES + 1, sizeof(*names->rows));
-    if (names->n >= LOAD_MAX_NAMES || len >= sizeof(names->rows[0].name)) {
-        if (names->n > 0 && strcmp(names->rows[names->n - 1].name, "(others)") == 0)
-            return &names->rows[names->n - 1];
-        name = "(others)";
-        len = strlen(name);
+    return NULL;
+}
+
+struct load_name *load_names_find(struct load_names *names, const char *name, size_t len)
+{
+    static const char others[] = "(others)";
+    struct load_name *row = find_row(names, name, len);
+
+    if (row == NULL && (names->n >= LOAD_MAX_NAMES || len >= sizeof(names->rows[0].name))) {
+        name = others;
+        len = sizeof(others) - 1;
+        row = find_row(names, name, len);
     }
+    if (row != NULL)
+        return row;
+    if (names->rows == NULL)
+        names->rows = xcalloc(LOAD_MAX_NAMES + 1, sizeof(*names->rows)); /* and the others' */
     memcpy(names->rows[names->n].name, name, len);
     return &names->rows[names->n++];
 }
