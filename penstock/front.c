@@ -14,6 +14,14 @@ static void on_drained(void *arg)
 {
     struct front *const f = arg;
 
+    if (f->conf.on_drained != NULL)
+        f->conf.on_drained(f->conf.arg);
+    else
+        front_end(f);
+}
+
+void front_end(struct front *f)
+{
     loop_stop(&f->loop);
 }
 

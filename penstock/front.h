@@ -30,7 +30,10 @@ struct front_conf {
     void (*on_hup)(void *arg);   /* NULL: SIGHUP does nothing */
     /* A drain begins: stop what would start new work. NULL: nothing. */
     void (*on_drain)(void *arg);
-    void *arg; /* of all three */
+    /* Running calls have ended, or the limit passed: end the rest, then call front_end. NULL: there
+     * is no rest. */
+    void (*on_drained)(void *arg);
+    void *arg; /* of all of them */
 };
 
 struct front {
@@ -50,6 +53,7 @@ void front_init(struct front *f, const struct front_conf *conf);
 int front_start(struct front *f, struct snapshot *first, struct err *err);
 /* Prints the ready lines, runs until the end. Returns the exit status. */
 int front_run(struct front *f);
+void front_end(struct front *f); /* front_run returns */
 void front_fini(struct front *f);
 
 #endif
