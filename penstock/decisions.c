@@ -39,7 +39,9 @@ void decisions_add(struct decisions *d, const char *what, const char *model, con
     vsnprintf(r->text, sizeof(r->text), fmt, ap);
     va_end(ap);
     log_quote(quoted, sizeof(quoted), r->text);
-    if (version[0] == '\0')
+    if (model[0] == '\0')
+        log_info(what, "msg=%s", quoted);
+    else if (version[0] == '\0')
         log_info(what, "model=%s msg=%s", model, quoted);
     else
         log_info(what, "model=%s version=%s msg=%s", model, version, quoted);

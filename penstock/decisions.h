@@ -18,7 +18,7 @@
 struct decision_record {
     uint64_t at_us; /* wall clock */
     char model[136], version[136];
-    char what[20]; /* scale, start, no_room, ready, drain, stop, crash, apply, ... */
+    char what[28]; /* scale, no_room, replica_start, replica_ready, keep_warm, apply, ... */
     char text[400];
 };
 
@@ -26,7 +26,8 @@ struct decisions;
 struct decisions *decisions_new(void);
 struct decisions *decisions_free(struct decisions *d); /* returns NULL */
 
-/* Record it, and log it as an info event of that name. version: "" for the whole model. */
+/* Record it, and log it as an info event of that name. version: "" for the whole model, model: ""
+ * for all of them. */
 void decisions_add(struct decisions *d, const char *what, const char *model, const char *version,
                    const char *fmt, ...) PRINTF_LIKE(5, 6);
 

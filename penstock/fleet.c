@@ -387,7 +387,7 @@ static int start_one(struct fleet *f, struct run *run, uint64_t now_us)
                                sizeof(address), &err);
     if (r < 0) {
         cluster_view_release(f->view, &placement);
-        start_failed(f, run, now_us, "start_failed", err.text);
+        start_failed(f, run, now_us, "replica_start_failed", err.text);
         return r;
     }
     snprintf(id, sizeof(id), "%s/%s#%u", run->model, run->version, ++run->last_number);
@@ -399,13 +399,13 @@ static int start_one(struct fleet *f, struct run *run, uint64_t now_us)
     if (r < 0) {
         cluster_view_release(f->view, &placement);
         replica = replica_free(replica);
-        start_failed(f, run, now_us, "start_failed", err.text);
+        start_failed(f, run, now_us, "replica_start_failed", err.text);
         return r;
     }
     list_push_back(&f->replicas, &replica->node);
     f->endpoints_changed = true;
     describe(f, replica, text, sizeof(text));
-    decisions_add(f->decisions, "start", run->model, run->version, "%s", text);
+    decisions_add(f->decisions, "replica_start", run->model, run->version, "%s", text);
     return PLAN_OK;
 }
 
@@ -420,7 +420,8 @@ static void stop(struct fleet *f, struct replica *r, uint64_t now_us)
 
 static void drain(struct fleet *f, struct replica *r, uint64_t now_us, const char *why)
 {
-    decisions_add(f->decisions, "drain", r->run->model, r->run->version, "%s: %s", r->id, why);
+    decisions_add(f->decisions, "replica_drain", r->run->model, r->run->version, "%s: %s", r->id,
+                  why);
     if (r->ready_us == 0) { /* never had a call */
         stop(f, r, now_us);
         return;
@@ -554,7 +555,7 @@ static void step_replica(struct fleet *f, struct replica *r, uint64_t now_us)
     if (r->state == REPLICA_STARTING && now_us - r->started_us > timeout_ms * US_PER_MS) {
         snprintf(why, sizeof(why), "%s was not ready within start_timeout_ms %u", r->id,
                  timeout_ms);
-        start_failed(f, r->run, now_us, "start_timeout", why);
+        start_failed(f, r->run, now_us, "replica_start_timeout", why);
         stop(f, r, now_us);
     } else if (r->state == REPLICA_UNHEALTHY && now_us - r->state_us > UNHEALTHY_MOST_US) {
         snprintf(why, sizeof(why), "unhealthy for %.0f s: replaced",
@@ -602,14 +603,15 @@ static void ended(struct fleet *f, struct replica *r, const char *text, uint64_t
     char why[400];
 
     if (!replica_is_live(r) || f->ending) {
-        decisions_add(f->decisions, "stopped", run->model, run->version, "%s: %s", r->id, text);
+        decisions_add(f->decisions, "replica_stopped", run->model, run->version, "%s: %s", r->id,
+                      text);
     } else {
         snprintf(why, sizeof(why), "%s ended by itself while %s: %s", r->id,
                  replica_state_name(r->state), text);
         run->restarts++;
         if (r->ready_us != 0 && now_us - r->ready_us >= LIVED_US)
             run->failures = 0;
-        start_failed(f, run, now_us, "crash", why);
+        start_failed(f, run, now_us, "replica_crash", why);
     }
     forget(f, r);
 }
@@ -637,14 +639,15 @@ void fleet_probed(struct fleet *f, const struct probe_target *t, enum endpoint_s
         if (strcmp(r->address, t->address) != 0 || !replica_is_live(r))
             continue;
         if (state == ENDPOINT_READY && r->state != REPLICA_READY) {
-            decisions_add(f->decisions, "ready", run->model, run->version, "%s %s after %.2f s",
-                          r->id, r->state == REPLICA_STARTING ? "is ready" : "is ready again",
+            decisions_add(f->decisions, "replica_ready", run->model, run->version,
+                          "%s %s after %.2f s", r->id,
+                          r->state == REPLICA_STARTING ? "is ready" : "is ready again",
                           (double)(now_us - r->state_us) / 1e6);
             replica_set_state(r, REPLICA_READY, now_us);
             f->endpoints_changed = true;
         } else if (state == ENDPOINT_UNHEALTHY && r->state == REPLICA_READY) {
-            decisions_add(f->decisions, "unhealthy", run->model, run->version, "%s: %s", r->id,
-                          why);
+            decisions_add(f->decisions, "replica_unhealthy", run->model, run->version, "%s: %s",
+                          r->id, why);
             replica_set_state(r, REPLICA_UNHEALTHY, now_us);
             f->endpoints_changed = true;
         }
@@ -735,7 +738,7 @@ void fleet_stop_drained(struct fleet *f, fleet_calls_fn calls, void *arg, uint64
         if (n != 0 && now_us < r->drain_limit_us)
             continue;
         if (n != 0)
-            decisions_add(f->decisions, "drain_limit", r->run->model, r->run->version,
+            decisions_add(f->decisions, "replica_drain_limit", r->run->model, r->run->version,
                           "%s still has calls after %.0f s: stopped", r->id,
                           (double)f->drain_us / 1e6);
         stop(f, r, now_us);

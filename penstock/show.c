@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "penstock/ctl.h"
 
+#define DIFF_COLUMNS 160 /* of a line of `history`; --json has all of it */
+
 /* Options, request and --json, which all of them share. NULL: *ret_status is the exit status. */
 static struct json_doc *ask(const struct args_spec *spec, struct ctl *ctl, const char *path,
                             int *argc, char **argv, int *ret_status)
@@ -236,7 +238,9 @@ static void print_generation(const struct json_at *g, bool in_force)
     while (*line != '\0') {
         const char *const end = strchrnul(line, '\n');
 
-        printf("    %.*s\n", (int)(end - line), line);
+        const int len = end - line > DIFF_COLUMNS ? DIFF_COLUMNS : (int)(end - line);
+
+        printf("    %.*s%s\n", len, line, line + len < end ? "..." : "");
         line = *end == '\0' ? end : end + 1;
     }
 }

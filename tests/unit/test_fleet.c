@@ -402,7 +402,7 @@ static void a_driver_that_refuses_leaves_no_trace_but_its_words(void **state)
     apply(w, config(V("1", "a"), "\"1\":10000", "\"min\":1"));
     assert_int_equal(n_replicas(w), 0);
     assert_int_equal(w->view.nodes[0].used_cpu_milli, 0);
-    assert_string_equal(decisions_at(w->decisions, 0)->what, "start_failed");
+    assert_string_equal(decisions_at(w->decisions, 0)->what, "replica_start_failed");
     assert_non_null(strstr(decisions_at(w->decisions, 0)->text, "no such program: a"));
 }
 
