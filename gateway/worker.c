@@ -159,6 +159,12 @@ static void worker_apply(struct worker *w, struct snapshot *snap, struct address
     snapshot_unref(old);
 }
 
+/* Post what was counted since the last report. */
+static void worker_report(struct worker *w)
+{
+    gateway_post_report(w->gateway, report_new(w));
+}
+
 struct snapshot_msg {
     struct mbox_msg msg;
     struct snapshot *snap;
@@ -169,7 +175,10 @@ static void snapshot_msg_deliver(struct mbox_msg *msg, void *arg)
 {
     struct snapshot_msg *m = container_of(msg, struct snapshot_msg, msg);
 
-    worker_apply(arg, m->snap, m->book);
+    struct worker *w = arg;
+
+    worker_apply(w, m->snap, m->book);
+    worker_report(w); /* at once: drains, rollbacks wait for its epoch */
     free(m);
 }
 
@@ -212,18 +221,12 @@ static void session_close_stopping(struct session *s)
     session_close(s, "the gateway stops");
 }
 
-/* Post a last report, so that nothing counted is lost. */
-static void worker_report(struct worker *w)
-{
-    gateway_post_report(w->gateway, report_new(w));
-}
-
 void worker_session_ended(struct worker *w)
 {
     if (!list_is_empty(&w->sessions))
         return;
     if (w->on_drained != NULL) {
-        worker_report(w);
+        worker_report(w); /* nothing counted is lost */
         w->on_drained(w);
         w->on_drained = NULL;
     }

@@ -34,9 +34,12 @@ static enum endpoint_state static_state(void *arg, const char *model, const char
 {
     const struct controller *const c = arg;
     const struct model_conf *const m = generation_model(c->generation, model);
+    const enum endpoint_state s =
+        prober_state(c->prober, address, m == NULL ? model : probe_model(m->protocol, model),
+                     probe_version(version));
 
-    return prober_state(c->prober, address, m == NULL ? model : probe_model(m->protocol, model),
-                        probe_version(version));
+    /* Not proven yet: somebody runs it, so it gets calls while nobody better is there. */
+    return s == ENDPOINT_STARTING ? ENDPOINT_UNHEALTHY : s;
 }
 
 static struct snapshot *build_snapshot(struct controller *c)

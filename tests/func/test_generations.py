@@ -17,7 +17,7 @@ def test_a_hundred_generations_under_load(programs, tmp_path):
     conf = digits({"1": 10000}, {"min": 1}, v1=version("fashion-1"), v2=version("fashion-2"))
     up = penstock.up(programs, tmp_path, conf, workers=2)
     wait_ready(up, 1)
-    running = load(up, "--rate", 200, "--duration", 20, "--connections", 4)
+    running = load(up, "--rate", 200, "--duration", 15, "--connections", 4)
     penstock.wait_for(lambda: up.counter("penstock_sessions_open") == 4, 10, "the load's connections")
     in_force, refused, slowest = 1, 0, 0
     for i in range(1, 101):
@@ -42,7 +42,7 @@ def test_a_hundred_generations_under_load(programs, tmp_path):
     assert running.poll() is None, "the load ended before the generations did"
     assert up.counter("penstock_sessions_accepted_total") == up.counter("penstock_sessions_open") == 4
     r = report(running)
-    assert r["failed"] == r["wrong"] == r["unfinished"] == 0 and r["ok"] == 4000, r
+    assert r["failed"] == r["wrong"] == r["unfinished"] == 0 and r["ok"] == 3000, r
     assert r["versions"]["2"]["calls"] > 200
     assert slowest < 2
     history = up.json("/v1/history?limit=200")["history"]
