@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "base/xalloc.h"
 #include "placer/driver.h"
@@ -127,10 +128,14 @@ static int inventory_of_host(struct cluster_view *view, struct err *err)
     struct nvml_card cards[PLAN_MAX_CARDS];
     struct node_spec spec = {0};
     char name[HOST_NAME_MAX + 1] = "";
-    const int n_cards = nvml_cards(cards, PLAN_MAX_CARDS, err);
+    uint32_t n_lost = 0;
+    struct err lost = {0};
+    const int n_cards = nvml_cards(cards, PLAN_MAX_CARDS, &n_lost, &lost);
 
     if (n_cards < 0)
-        return n_cards;
+        return err_set(err, n_cards, "%s", lost.text);
+    if (n_lost > 0)
+        log_warn("cards_lost", "cards=%u msg=\"%s\"", n_lost, lost.text);
     if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0')
         snprintf(name, sizeof(name), "local");
     spec.name = name;

@@ -91,12 +91,13 @@ static int nvml_read_card(const struct nvml *n, unsigned index, struct nvml_card
     return 0;
 }
 
-int nvml_cards(struct nvml_card *cards, uint32_t max, struct err *err)
+int nvml_cards(struct nvml_card *cards, uint32_t max, uint32_t *ret_n_lost, struct err *err)
 {
     struct nvml n = {0};
-    unsigned count = 0;
+    unsigned count = 0, n_good = 0;
     int r = nvml_open(&n, err);
 
+    *ret_n_lost = 0;
     if (r <= 0)
         return r;
     r = n.init();
@@ -106,11 +107,17 @@ int nvml_cards(struct nvml_card *cards, uint32_t max, struct err *err)
         return 0;
     }
     r = n.count(&count);
-    if (r != NVML_SUCCESS)
+    if (r != NVML_SUCCESS) {
+        count = 0;
         r = err_set(err, -EIO, "NVML does not count its cards: error %d", r);
-    for (unsigned i = 0; r == 0 && i < count && i < max; i++)
-        r = nvml_read_card(&n, i, &cards[i], err);
+    }
+    for (unsigned i = 0; i < count && n_good < max; i++) {
+        if (nvml_read_card(&n, i, &cards[n_good], err) == 0)
+            n_good++;
+        else
+            ++*ret_n_lost;
+    }
     n.shutdown();
     dlclose(n.so);
-    return r < 0 ? r : (int)(count < max ? count : max);
+    return r < 0 ? r : (int)n_good;
 }

@@ -22,8 +22,10 @@ struct nvml_card {
     uint32_t memory_mib;
 };
 
-/* Fills at most max cards. Returns how many there are (0: no library or no card), or -EIO when the
- * library is there and does not answer, with err filled. */
-int nvml_cards(struct nvml_card *cards, uint32_t max, struct err *err);
+/* Fills at most max cards. Returns how many (0: no library or no card), or -EIO when the library is
+ * there and does not even count its cards, with err filled. A card that does not answer (it fell
+ * off the bus) is left out and counted in ret_n_lost, err then says which: it does not stop the
+ * rest. */
+int nvml_cards(struct nvml_card *cards, uint32_t max, uint32_t *ret_n_lost, struct err *err);
 
 #endif
