@@ -108,7 +108,7 @@ static void print_default(struct buf *out, const struct conf_field *f)
     }
 }
 
-static void print_table(struct buf *out, const struct conf_table *table, int level)
+void conf_print_table(struct buf *out, const struct conf_table *table, int level)
 {
     buf_printf(out,
                "%.*s %s\n\n%s\n\n| key | kind | range | default | meaning |\n"
@@ -124,7 +124,7 @@ static void print_table(struct buf *out, const struct conf_table *table, int lev
     buf_append_str(out, "\n");
     for (const struct conf_field *f = table->fields; f->kind != CONF_KIND_END; f++) {
         if (f->table != NULL)
-            print_table(out, f->table, level < 4 ? level + 1 : level);
+            conf_print_table(out, f->table, level < 4 ? level + 1 : level);
     }
 }
 
@@ -155,10 +155,10 @@ void conf_print_reference(struct buf *out)
         "`scaling.max`, the burst window at most the stable window; a model name or a service "
         "belongs to one file; the services that the gateway routes by model or answers by itself "
         "can't be claimed.\n\n");
-    print_table(out, &conf_model_table, 2);
-    print_table(out, conf_nodes_field.table, 2);
-    print_table(out, conf_queues_field.table, 2);
-    print_table(out, &conf_process_table, 2);
+    conf_print_table(out, &conf_model_table, 2);
+    conf_print_table(out, conf_nodes_field.table, 2);
+    conf_print_table(out, conf_queues_field.table, 2);
+    conf_print_table(out, &conf_process_table, 2);
 }
 
 /* ---- JSON Schema ---- */

@@ -9,6 +9,7 @@
 #include "conf/reference.h"
 #include "penstock/args.h"
 #include "penstock/verb.h"
+#include "placer/job.h"
 
 #define PRINT_CEILING (64u * 1024 * 1024)
 
@@ -28,6 +29,13 @@ static int print_docs(void (*print)(struct buf *out))
     buf_init(&out, PRINT_CEILING);
     print(&out);
     return print_and_free(&out);
+}
+
+/* The config folder and the process, then the files that other folders read. */
+static void print_reference_page(struct buf *out)
+{
+    conf_print_reference(out);
+    conf_print_table(out, &job_file_table, 2);
 }
 
 static int finish(struct conf_problems *problems, const char *what)
@@ -107,7 +115,7 @@ int verb_check(int argc, char **argv)
     if (r != ARGS_OK)
         return args_exit(r);
     if (print_reference)
-        return print_docs(conf_print_reference);
+        return print_docs(print_reference_page);
     if (print_schema)
         return print_docs(conf_print_schema);
     if (argc < 2)

@@ -99,7 +99,12 @@ static const struct conf_field role_fields[] = {
 };
 static const struct conf_table role_table = {
     .title = "tasks",
-    .doc = "One kind of task of a job.",
+    .doc =
+        "One kind of task of a job. Each task gets the environment of penstock, and `PORT`, "
+        "`PENSTOCK_ADDRESS`, `PENSTOCK_NODE`, `PENSTOCK_JOB`, `PENSTOCK_TASK`, `PENSTOCK_ROLE`, "
+        "`PENSTOCK_INDEX`, `PENSTOCK_TRY`, `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `MASTER_ADDR`, "
+        "`MASTER_PORT`, `TF_CONFIG`, `CUDA_VISIBLE_DEVICES` (its cards), and for a share of a card "
+        "`CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` and `CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`.",
     .size = sizeof(struct role_raw),
     .fields = role_fields,
 };
@@ -126,8 +131,9 @@ static const struct conf_field job_fields[] = {
     CONF_END,
 };
 const struct conf_table job_file_table = {
-    .title = "job file",
-    .doc = "A batch job, for `penstock jobs submit`.",
+    .title = "Job file",
+    .doc = "A batch job, for `penstock jobs submit FILE`. It succeeds when every task that is no "
+           "service has ended with status 0.",
     .size = sizeof(struct job_raw),
     .fields = job_fields,
 };
