@@ -1,5 +1,11 @@
 """penstock-load against servers that are known to be right, wrong, slow or gone: it must report what happened."""
+import contextlib
 import json
+import os
+import pty
+import signal
+import subprocess
+import time
 
 import fashion
 import penstock
@@ -75,6 +81,50 @@ def test_calls_that_never_end_are_unfinished(programs):
     server = penstock.model_server(programs, "--service-ms", 60000)
     report = load(programs, server.grpc, "--echo", 1, "--calls", 3, "--concurrency", 3, "--drain-ms", 100, code=1)
     assert report["unfinished"] == 3 and report["ok"] == 0
+
+
+@pytest.mark.parametrize("flags", [["--rate", 300], ["--concurrency", 8], ["--stream", "--concurrency", 8], ["--stream", "--rate", 300]],
+                         ids=lambda f: "".join(str(x) for x in f))
+def test_a_server_that_dies_and_comes_back(programs, flags):
+    """Calls fail while it is gone and succeed again after; all are counted."""
+    port = penstock.free_port()
+    server = penstock.model_server(programs, listen=f"127.0.0.1:{port}")
+    client = programs.start("penstock-load", "--to", server.grpc, "--echo", 10, "--duration", 3, "--json", *flags, ready=False)
+    penstock.wait_for(lambda: penstock.call(server.grpc, "/grpc.health.v1.Health/Check", b"").code == "OK")
+    time.sleep(0.5)
+    server.kill()
+    time.sleep(0.3)
+    penstock.model_server(programs, listen=f"127.0.0.1:{port}")
+    client.expect_exit = {1}
+    assert client.wait_exit() == 1
+    report = json.loads(client.lines[-1])
+    assert report["started"] == report["ok"] + report["failed"] and report["unfinished"] == 0
+    assert report["failed"] == report["status"]["UNAVAILABLE"] > 0 and report["ok"] > 200
+    assert report["elapsed_s"] > 2.5  # it went on after the death
+
+
+def test_a_signal_ends_it_with_the_report(programs, stock):
+    client = programs.start("penstock-load", "--to", stock().address, "--echo", 10, "--method", UNARY, "--duration", 600, "--json", ready=False)
+    time.sleep(0.5)
+    client.signal(signal.SIGINT)
+    assert client.wait_exit(10) == 0
+    report = json.loads(client.lines[-1])
+    assert report["ok"] == report["started"] > 0
+
+
+def test_progress_is_for_terminals_only(programs, stock):
+    to = stock().address
+    argv = [penstock.binary("penstock-load"), "--to", to, "--echo", "1", "--method", UNARY, "--rate", "20", "--duration", "2.5"]
+    ours, theirs = pty.openpty()
+    run = subprocess.run(argv, stdout=subprocess.PIPE, stderr=theirs, timeout=30)
+    os.close(theirs)
+    seen = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(ours, 4096):
+            seen += chunk
+    os.close(ours)
+    assert run.returncode == 0 and b"20 ok/s" in seen and b"\x1b[K" not in run.stdout
+    assert programs.run(*argv).stderr == ""
 
 
 def test_no_connection(programs):

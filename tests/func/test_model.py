@@ -12,6 +12,7 @@ import grpc
 import numpy as np
 import penstock
 import pytest
+from hyperframe.frame import SettingsFrame
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tritonclient.grpc import service_pb2 as kserve
 
@@ -314,6 +315,16 @@ def test_goaway_in_the_middle_refuses_the_upper_half(programs, tmp_path):
     goaway, = [e for e in seen if e["ev"] == "goaway_half"]
     streams = [e["stream"] for e in seen if e["ev"] == "call_start"][:8]
     assert goaway["open"] == 8 and goaway["last_id"] == streams[3]
+
+
+def test_a_low_stream_limit_that_is_announced_late(programs):
+    """MAX_CONCURRENT_STREAMS 8, said 200 ms after the connect, as a client sees it that has sent nothing yet."""
+    server = penstock.model_server(programs, "--max-streams", 8, "--settings-delay-ms", 200)
+    start = time.monotonic()
+    client = frames.Client(server.grpc)
+    settings = client.wait_frame(SettingsFrame).settings
+    assert time.monotonic() - start >= 0.2 and settings[SettingsFrame.MAX_CONCURRENT_STREAMS] == 8
+    client.close()
 
 
 def test_an_unknown_model_fault_denies_and_then_is_gone(programs):
