@@ -175,17 +175,3 @@ void member_done(struct member *m, enum outcome how, uint64_t now_us)
     judge(m, how, now_us);
     balancer_tell_room(c);
 }
-
-void endpoint_on_connection(struct endpoint *ep, bool up, uint64_t now_us)
-{
-    if (!up)
-        return; /* the calls that fail for it are counted one by one */
-    list_each (&ep->members, it) {
-        struct member *const m = list_entry(it, struct member, of_endpoint);
-
-        if (m->out != MEMBER_EJECTED || now_us >= m->out_until_us)
-            continue;
-        m->out_until_us = now_us; /* on trial from now on */
-        m->cluster->stale = true;
-    }
-}

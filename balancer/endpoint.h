@@ -77,10 +77,6 @@ void member_reset_health(struct member *m); /* a clean sheet */
  */
 void member_done(struct member *m, enum outcome how, uint64_t now_us);
 
-/* The worker's connections to ep: the first one is ready, or the last one is gone. A new connection
- * ends an ejection that failing to connect had caused. */
-void endpoint_on_connection(struct endpoint *ep, bool up, uint64_t now_us);
-
 /* May calls go to m? True for READY ones that are not out. */
 bool member_is_usable(const struct member *m, uint64_t now_us);
 const char *member_out_name(const struct member *m); /* "", "ejected", "stopping", "quarantined" */

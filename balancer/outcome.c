@@ -88,10 +88,9 @@ enum outcome outcome_of_status(uint32_t grpc_status, const char *message, size_t
     case GRPC_CANCELLED:
         /* MLServer answers so, at shutdown, to calls that it accepted and never ran. */
         return goaway ? OUTCOME_REFUSED : OUTCOME_OK;
-    case GRPC_RESOURCE_EXHAUSTED:
-        return OUTCOME_FULL;
     case GRPC_UNKNOWN:
     case GRPC_DEADLINE_EXCEEDED:
+    case GRPC_RESOURCE_EXHAUSTED: /* a quota, or a message over the server's limit: not its queue */
     case GRPC_INTERNAL:
     case GRPC_DATA_LOSS:
         return OUTCOME_SERVER_ERROR;

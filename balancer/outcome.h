@@ -12,9 +12,8 @@
 #include <stdint.h>
 
 enum outcome {
-    OUTCOME_OK = 0,       /* it answered; its caller's own mistakes (INVALID_ARGUMENT) too */
-    OUTCOME_SERVER_ERROR, /* INTERNAL, UNKNOWN, DATA_LOSS, DEADLINE_EXCEEDED: may be one bad client
-                           */
+    OUTCOME_OK = 0,         /* it answered; its caller's own mistakes (INVALID_ARGUMENT) too */
+    OUTCOME_SERVER_ERROR,   /* INTERNAL, UNKNOWN, RESOURCE_EXHAUSTED ...: may be one bad client */
     OUTCOME_CONNECT_FAILED, /* no connection: the call never left */
     OUTCOME_LOST,           /* the connection died, or the stream was reset, under the call */
     OUTCOME_REFUSED,        /* REFUSED_STREAM or above a GOAWAY: never processed, nobody's fault */
