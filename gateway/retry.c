@@ -37,16 +37,18 @@ bool outcome_is_never_processed(enum outcome how)
     return false;
 }
 
-static bool outcome_is_refusal(enum outcome how)
+/* May have run, wholly or in part. A full queue is left out: trying it elsewhere makes an overload
+ * worse, and the client's own policy decides. */
+static bool outcome_may_have_run(enum outcome how)
 {
-    return how == OUTCOME_UNAVAILABLE || how == OUTCOME_FULL;
+    return how == OUTCOME_LOST || how == OUTCOME_UNAVAILABLE;
 }
 
 enum retry retry_decide(const struct retry_view *v, enum outcome how, struct retry_budget *b)
 {
     const bool unbegun = outcome_is_never_processed(how);
 
-    if (!unbegun && !outcome_is_refusal(how) && !(how == OUTCOME_LOST && v->idempotent))
+    if (!unbegun && !(outcome_may_have_run(how) && v->idempotent))
         return RETRY_NO;
     if (v->pushed_back)
         return RETRY_NO;

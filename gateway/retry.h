@@ -10,10 +10,10 @@
  *  - what a replica never began (no connection, REFUSED_STREAM, above a GOAWAY's last id, CANCELLED
  *    by a stopping replica, "not ready", "unknown model") is tried elsewhere, without counting, but
  *    not for ever;
- *  - a replica that answers UNAVAILABLE with no data has refused the call: tried elsewhere, counted
- *    against limits.attempts and the budget, unless it sent grpc-retry-pushback-ms;
- *  - a call whose replica or connection died under it may have been executed: only when the model
- *    says limits.idempotent, counted likewise.
+ *  - a call that was answered UNAVAILABLE with no data, or whose replica or connection died under
+ *    it, may have been executed: only when the model says limits.idempotent, counted against
+ *    limits.attempts and the budget, unless the answer has grpc-retry-pushback-ms;
+ *  - a replica whose own queue is full is healthy and busy: not tried elsewhere.
  */
 #ifndef GATEWAY_RETRY_H
 #define GATEWAY_RETRY_H

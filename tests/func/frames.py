@@ -403,7 +403,10 @@ class Client:
 
     def step(self):
         """Read one frame and book it."""
+        window_before = self.conn.peer_initial_window
         f = self.conn.read_frame()
+        for open_stream in self.streams.values():  # RFC 9113 6.9.2: SETTINGS change the windows of open streams too
+            open_stream.window += self.conn.peer_initial_window - window_before
         self.frames.append(f)
         s = self.streams.get(f.stream_id)
         if isinstance(f, GoAwayFrame):

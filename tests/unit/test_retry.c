@@ -37,26 +37,29 @@ static void what_no_replica_began_is_free(void **state)
     assert_int_equal(decide(&v, OUTCOME_REFUSED), RETRY_NO_ATTEMPTS);
 }
 
-static void a_lost_call_may_have_run_so_only_an_idempotent_one_is_sent_again(void **state)
+static void what_may_have_run_is_sent_again_only_when_idempotent(void **state)
 {
     struct retry_view v = open_view();
 
     (void)state;
     assert_int_equal(decide(&v, OUTCOME_LOST), RETRY_COUNTED);
+    assert_int_equal(decide(&v, OUTCOME_UNAVAILABLE), RETRY_COUNTED);
+    v.counted = v.counted_max;
+    assert_int_equal(decide(&v, OUTCOME_UNAVAILABLE), RETRY_NO_ATTEMPTS);
+    v = open_view();
     v.idempotent = false;
     assert_int_equal(decide(&v, OUTCOME_LOST), RETRY_NO);
+    assert_int_equal(decide(&v, OUTCOME_UNAVAILABLE), RETRY_NO);
 }
 
-static void an_answer_of_unavailable_counts_as_an_attempt(void **state)
+static void a_full_queue_is_not_tried_elsewhere(void **state)
 {
     struct retry_view v = open_view();
 
     (void)state;
+    assert_int_equal(decide(&v, OUTCOME_FULL), RETRY_NO);
     v.idempotent = false;
-    assert_int_equal(decide(&v, OUTCOME_UNAVAILABLE), RETRY_COUNTED);
-    assert_int_equal(decide(&v, OUTCOME_FULL), RETRY_COUNTED);
-    v.counted = v.counted_max;
-    assert_int_equal(decide(&v, OUTCOME_UNAVAILABLE), RETRY_NO_ATTEMPTS);
+    assert_int_equal(decide(&v, OUTCOME_FULL), RETRY_NO);
 }
 
 static void a_client_s_own_mistake_is_never_repeated(void **state)
@@ -126,8 +129,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_no_replica_began_is_free),
-        cmocka_unit_test(a_lost_call_may_have_run_so_only_an_idempotent_one_is_sent_again),
-        cmocka_unit_test(an_answer_of_unavailable_counts_as_an_attempt),
+        cmocka_unit_test(what_may_have_run_is_sent_again_only_when_idempotent),
+        cmocka_unit_test(a_full_queue_is_not_tried_elsewhere),
         cmocka_unit_test(a_client_s_own_mistake_is_never_repeated),
         cmocka_unit_test(nothing_is_repeated_once_the_client_has_seen_something),
         cmocka_unit_test(a_request_that_was_not_kept_can_t_be_repeated),
