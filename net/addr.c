@@ -84,6 +84,15 @@ int net_addr_parse(struct net_addr *ret_addr, const char *text, struct err *err)
     return 0;
 }
 
+void net_addr_host(const struct net_addr *addr, char *dst, size_t size)
+{
+    const char *port;
+
+    if (strncmp(addr->text, "unix:", 5) == 0 ||
+        split_host_port(addr->text, dst, size, &port, NULL) != 0)
+        dst[0] = '\0';
+}
+
 static void addr_text(struct net_addr *a)
 {
     char ip[INET6_ADDRSTRLEN];

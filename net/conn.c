@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/xalloc.h"
+#include "net/tls.h"
 
 #define CONN_MAGIC 0x636f6e6eu
 
@@ -43,6 +44,9 @@ struct conn {
     bool draining;
     struct h2 *h2;
     struct outq out;
+    struct tls *tls;    /* NULL: cleartext */
+    bool tls_done;      /* its handshake */
+    struct outq cipher; /* with TLS: what goes to the socket */
     struct dirty dirty;
     struct dead dead;
     struct timer timer; /* the earliest of the times below; 0: not wanted */
@@ -92,21 +96,28 @@ static void conn_fail(struct conn *c, const char *fmt, ...)
     loop_bury(c->loop, &c->dead);
 }
 
+static void conn_encrypt(struct conn *c);
 static void conn_write(struct conn *c);
 
 static void conn_reap(struct dead *d)
 {
     struct conn *c = container_of(d, struct conn, dead);
 
-    if (!c->broken && !c->blocked) { /* a GOAWAY and the last trailers may still go */
+    if (!c->broken && !c->blocked) { /* a GOAWAY, the last trailers or an alert may still go */
         h2_flush(c->h2, &c->out, HIGH_WATER);
+        if (c->tls_done) {
+            conn_encrypt(c);
+            tls_shutdown(c->tls);
+        }
         conn_write(c);
     }
     h2_lost(c->h2);
     if (c->ops.on_closed != NULL)
         c->ops.on_closed(c->user, c->why);
     c->h2 = h2_free(c->h2);
+    c->tls = tls_free(c->tls);
     outq_fini(&c->out);
+    outq_fini(&c->cipher);
     list_remove(&c->dirty.node);
     if (c->fd >= 0)
         close(c->fd);
@@ -268,16 +279,49 @@ static void ev_dirty(void *user)
 
 /* ---- writing ---- */
 
+/* Moves plaintext into records of 16 KiB, gathered: one record per frame would cost three times as
+ * much. */
+static void conn_encrypt(struct conn *c)
+{
+    uint8_t record[TLS_RECORD_BYTES];
+    struct err err;
+
+    while (c->out.bytes > 0 && c->cipher.bytes < HIGH_WATER) {
+        struct iovec iov[MAX_IOV];
+        const int n = outq_iov(&c->out, iov, MAX_IOV);
+        size_t len = 0;
+
+        for (int i = 0; i < n && len < sizeof(record); i++) {
+            const size_t room = sizeof(record) - len;
+            const size_t take = iov[i].iov_len < room ? iov[i].iov_len : room;
+
+            memcpy(record + len, iov[i].iov_base, take);
+            len += take;
+        }
+        if (tls_write(c->tls, record, len, &err) != 0) {
+            conn_fail(c, "%s", err.text);
+            return;
+        }
+        outq_sent(&c->out, len);
+    }
+}
+
+static struct outq *conn_wire(struct conn *c)
+{
+    return c->tls != NULL ? &c->cipher : &c->out;
+}
+
 static void conn_write(struct conn *c)
 {
+    struct outq *wire = conn_wire(c);
     struct iovec iov[MAX_IOV];
     struct msghdr msg = {.msg_iov = iov};
     size_t want = 0;
     ssize_t n;
 
-    if (c->out.bytes == 0)
+    if (wire->bytes == 0)
         return;
-    msg.msg_iovlen = (size_t)outq_iov(&c->out, iov, MAX_IOV);
+    msg.msg_iovlen = (size_t)outq_iov(wire, iov, MAX_IOV);
     for (size_t i = 0; i < msg.msg_iovlen; i++)
         want += iov[i].iov_len;
     do
@@ -289,7 +333,7 @@ static void conn_write(struct conn *c)
         return;
     }
     if (n > 0)
-        outq_sent(&c->out, (size_t)n);
+        outq_sent(wire, (size_t)n);
     if (n >= 0 && (size_t)n == want)
         return;
     c->blocked = true;
@@ -306,14 +350,16 @@ static void conn_flush(struct dirty *d)
         bool nothing;
 
         h2_flush(c->h2, &c->out, HIGH_WATER);
-        nothing = c->out.bytes == 0;
-        if (c->state == CONN_CONNECTING || (c->conf.tls == NULL && !c->first_read_done))
+        if (c->tls_done)
+            conn_encrypt(c);
+        nothing = conn_wire(c)->bytes == 0;
+        if (c->state == CONN_CONNECTING || !c->first_read_done)
             return; /* an accepted peer speaks first: it may not speak HTTP/2 at all */
         if (!c->blocked)
             conn_write(c);
         if (c->blocked || c->state == CONN_CLOSING)
             return;
-        if (c->out.bytes == 0 && (nothing || !h2_wants_flush(c->h2)))
+        if (conn_wire(c)->bytes == 0 && (nothing || !h2_wants_flush(c->h2)))
             break; /* an engine may want to, and yet have nothing that its peer allows */
         if (round + 1 == FLUSH_ROUNDS) {
             loop_mark_dirty(c->loop, &c->dirty);
@@ -342,6 +388,13 @@ static bool is_http1(const uint8_t *p, size_t len)
 static bool conn_first_read(struct conn *c, const uint8_t *p, size_t len)
 {
     c->first_read_done = true;
+    if (c->tls != NULL) {
+        if (p[0] == 0x16)
+            return true;
+        c->broken = true;
+        conn_fail(c, "the client speaks cleartext to a TLS port");
+        return false;
+    }
     if (is_http1(p, len)) {
         (void)!send(c->fd, http1_answer, sizeof(http1_answer) - 1, MSG_NOSIGNAL);
         c->broken = true; /* our SETTINGS must not follow it */
@@ -357,11 +410,71 @@ static bool conn_first_read(struct conn *c, const uint8_t *p, size_t len)
     return true;
 }
 
+static void conn_take(struct conn *c, struct slab *slab, size_t len)
+{
+    struct err err;
+
+    if (h2_recv(c->h2, slab, slab->data, len, &err) != 0)
+        conn_fail(c, "%s", err.text);
+}
+
+static void conn_secured(struct conn *c);
+
+/* All that was fed is used up here: nothing decrypted may wait inside the TLS library. */
+static void conn_decrypt(struct conn *c)
+{
+    const size_t room = c->read_large ? SLAB_LARGE_BYTES : SLAB_SMALL_BYTES;
+    struct err err;
+    ssize_t n;
+
+    do {
+        struct slab *slab = slab_get(&c->loop->slabs, room);
+        size_t used = 0;
+
+        while ((n = tls_read(c->tls, slab->data + used, room - used, &err)) > 0) {
+            used += (size_t)n;
+            if (used == room)
+                break;
+        }
+        if (used > 0)
+            conn_take(c, slab, used);
+        slab_unref(slab);
+    } while (n > 0 && c->state != CONN_CLOSING);
+    if (n == 0)
+        conn_fail(c, "closed by the peer");
+    else if (n != -EAGAIN && n < 0)
+        conn_fail(c, "%s", err.text);
+    if (c->cipher.bytes > 0 && c->state != CONN_CLOSING)
+        loop_mark_dirty(c->loop, &c->dirty); /* key update, tickets */
+}
+
+static void conn_handshake(struct conn *c)
+{
+    struct err err;
+    const int r = tls_handshake(c->tls, &err);
+
+    if (r < 0) {
+        conn_fail(c, "%s", err.text);
+        return;
+    }
+    loop_mark_dirty(c->loop, &c->dirty);
+    if (r == 1)
+        conn_secured(c);
+}
+
+static void conn_take_cipher(struct conn *c, const uint8_t *p, size_t len)
+{
+    tls_feed(c->tls, p, len);
+    if (!c->tls_done)
+        conn_handshake(c);
+    if (c->tls_done && c->state != CONN_CLOSING)
+        conn_decrypt(c);
+}
+
 static void conn_read(struct conn *c)
 {
     const size_t room = c->read_large ? SLAB_LARGE_BYTES : SLAB_SMALL_BYTES;
     struct slab *slab = slab_get(&c->loop->slabs, room);
-    struct err err;
     ssize_t n;
 
     do
@@ -378,8 +491,10 @@ static void conn_read(struct conn *c)
     c->read_large = (size_t)n == room || (c->read_large && (size_t)n > SLAB_SMALL_BYTES);
     c->recv_us = c->loop->now_us;
     if (c->first_read_done || conn_first_read(c, slab->data, (size_t)n)) {
-        if (h2_recv(c->h2, slab, slab->data, (size_t)n, &err) != 0)
-            conn_fail(c, "%s", err.text);
+        if (c->tls != NULL)
+            conn_take_cipher(c, slab->data, (size_t)n);
+        else
+            conn_take(c, slab, (size_t)n);
     }
     slab_unref(slab);
 }
@@ -408,19 +523,37 @@ static void conn_tune_socket(int fd, int family)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 
+/* A dialled connection may open streams now. */
+static void conn_dialled(struct conn *c)
+{
+    c->state = CONN_READY;
+    if (c->conf.ping_after_us != 0)
+        c->ping_at_us = c->loop->now_us + c->conf.ping_after_us;
+    conn_arm(c);
+    if (c->ops.on_ready != NULL)
+        c->ops.on_ready(c->user);
+}
+
+static void conn_secured(struct conn *c)
+{
+    c->tls_done = true;
+    if (!tls_ctx_is_server(c->conf.tls))
+        conn_dialled(c);
+}
+
 static void conn_connected(struct conn *c)
 {
     conn_tune_socket(c->fd, c->peer.sa.ss_family);
     c->recv_us = c->loop->now_us;
     c->first_read_done = true;
-    c->state = CONN_READY;
-    if (c->conf.ping_after_us != 0)
-        c->ping_at_us = c->loop->now_us + c->conf.ping_after_us;
-    conn_arm(c);
     ev_io_start(c->loop->ev, &c->readable);
     loop_mark_dirty(c->loop, &c->dirty);
-    if (c->ops.on_ready != NULL)
-        c->ops.on_ready(c->user);
+    if (c->tls != NULL) {
+        c->state = CONN_SETUP;
+        conn_handshake(c);
+    } else {
+        conn_dialled(c);
+    }
 }
 
 static void conn_on_writable(struct ev_loop *ev, ev_io *w, int revents)
@@ -472,6 +605,7 @@ static struct conn *conn_new(struct loop *l, int fd, enum h2_role role,
     c->timer.fire = conn_on_timer;
     c->recv_us = l->now_us;
     outq_init(&c->out, &l->slabs);
+    outq_init(&c->cipher, &l->slabs);
     ev_io_init(&c->readable, conn_on_readable, fd, EV_READ);
     ev_io_init(&c->writable, conn_on_writable, fd, EV_WRITE);
     c->setup_by_us = l->now_us + conf->connect_timeout_us;
@@ -485,6 +619,8 @@ struct conn *conn_accept(struct loop *l, int fd, const struct conn_conf *conf,
 {
     struct conn *c = conn_new(l, fd, H2_SERVER, conf, ops, user);
 
+    if (conf->tls != NULL)
+        c->tls = tls_new(conf->tls, NULL, &c->cipher);
     net_addr_of_peer(fd, &c->peer);
     conn_tune_socket(fd, c->peer.sa.ss_family);
     c->state = CONN_SETUP;
@@ -504,6 +640,12 @@ struct conn *conn_dial(struct loop *l, const struct net_addr *addr, const struct
     int r;
 
     c->peer = *addr;
+    if (conf->tls != NULL) {
+        char host[sizeof(addr->text)];
+
+        net_addr_host(addr, host, sizeof(host));
+        c->tls = tls_new(conf->tls, conf->tls_host != NULL ? conf->tls_host : host, &c->cipher);
+    }
     if (fd < 0) {
         c->broken = true;
         conn_fail(c, "socket: %s", strerror(fd_errno));
@@ -563,5 +705,10 @@ void conn_close(struct conn *c, const char *why)
 
 size_t conn_out_bytes(const struct conn *c)
 {
-    return c->out.bytes;
+    return c->out.bytes + c->cipher.bytes;
+}
+
+const char *conn_peer_name(struct conn *c)
+{
+    return c->tls_done ? tls_peer_name(c->tls) : "";
 }

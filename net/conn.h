@@ -27,6 +27,8 @@ struct net_addr {
 int net_addr_parse(struct net_addr *ret_addr, const char *text, struct err *err);
 /* Bound, listening, non-blocking socket or -errno. reuse_port: one of several listeners. */
 int net_listen(const struct net_addr *addr, bool reuse_port, struct err *err);
+/* The host part of the text, without brackets; "" for a UNIX socket. */
+void net_addr_host(const struct net_addr *addr, char *dst, size_t size);
 void net_addr_of_socket(int fd, struct net_addr *ret_addr); /* getsockname, for port 0 */
 void net_addr_of_peer(int fd, struct net_addr *ret_addr);   /* getpeername */
 
@@ -44,7 +46,8 @@ struct conn_ops {
 struct conn_conf {
     const struct h2_engine *engine; /* NULL: h2_engine_session */
     struct h2_limits limits;
-    struct tls_ctx *tls;         /* NULL: cleartext, prior knowledge */
+    struct tls_ctx *tls;  /* NULL: cleartext, prior knowledge; lives as long as any conn */
+    const char *tls_host; /* dial: what the certificate must name; NULL: the address's host */
     uint64_t connect_timeout_us; /* dial and TLS handshake */
     uint64_t ping_after_us;      /* open streams and silence this long: PING; 0: never */
     uint64_t ping_timeout_us;    /* no answer to it: the connection is dead */
@@ -63,6 +66,7 @@ const char *conn_peer(const struct conn *c); /* address text */
  * ends. */
 void conn_drain(struct conn *c);
 void conn_close(struct conn *c, const char *why); /* now; on_closed follows in this turn */
+const char *conn_peer_name(struct conn *c);       /* of its verified certificate; "": none */
 size_t conn_out_bytes(const struct conn *c);      /* waiting for the socket */
 
 #endif

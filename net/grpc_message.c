@@ -43,7 +43,9 @@ enum inbox_event grpc_inbox_next(struct grpc_inbox *b, const uint8_t **p, size_t
             break;
         case GRPC_READ_END:
             *ret_len = b->reader.message_bytes;
-            *ret_message = b->whole != NULL ? b->whole : b->partial.data;
+            *ret_message = b->whole != NULL          ? b->whole
+                           : b->partial.data != NULL ? b->partial.data
+                                                     : (const uint8_t *)""; /* an empty one */
             *ret_compressed = b->reader.compressed;
             return INBOX_MESSAGE;
         case GRPC_READ_TOO_LONG:

@@ -7,6 +7,8 @@
  *    `gone` for its on_close, so that a socket that takes nothing does not hold on_close back.
  *  - nghttp2's DATA item of a stream points to our stream; it is dropped by nghttp2 before it calls
  *    the source again once an RST_STREAM is queued or the stream is closed.
+ *  - Header blocks leave before DATA of any stream, in the order of submission: trailers submitted
+ * while nothing is queued go before nghttp2 asks on_read again, and then it does not ask.
  *  - Connection credit is returned for every DATA byte: here for bytes of streams we know, by
  * nghttp2 for padding and ignored frames.
  *
@@ -41,8 +43,7 @@ enum {
     SF_DEFERRED = 1 << 4,   /* nghttp2 waits for nghttp2_session_resume_data */
     SF_STOP_AFTER = 1 << 5, /* RST_STREAM(NO_ERROR) once our END_STREAM has left */
     SF_BY_PEER = 1 << 6,
-    SF_GONE = 1 << 7,    /* on_close waits on the gone list */
-    SF_TRAILED = 1 << 8, /* trailers are with nghttp2: its DATA item has nothing more to give */
+    SF_GONE = 1 << 7, /* on_close waits on the gone list */
 };
 
 struct seg {
@@ -308,7 +309,7 @@ static ssize_t on_read(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t len
     (void)buf;
     if (ss->lost)
         return NGHTTP2_ERR_PAUSE;
-    if (st->queued == 0 && ((st->flags & SF_END_QUEUED) == 0 || (st->flags & SF_TRAILED) != 0)) {
+    if (st->queued == 0 && (st->flags & SF_END_QUEUED) == 0) {
         st->flags |= SF_DEFERRED;
         return NGHTTP2_ERR_DEFERRED;
     }
@@ -855,7 +856,6 @@ static void sess_send_headers(struct h2_stream *s, enum h2_block kind,
     } else {
         check(kind == H2_TRAILERS && end);
         if (st->queued == 0 && st->base.id != 0) {
-            st->flags |= SF_TRAILED;
             rv = nghttp2_submit_trailer(ss->ng, st->ng_id, to_nva(ss, fields, n), n);
         } else {
             keep_trailers(st, fields, n);

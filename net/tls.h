@@ -36,25 +36,24 @@ struct tls_ctx *tls_ctx_ref(struct tls_ctx *ctx);
 struct tls_ctx *tls_ctx_unref(struct tls_ctx *ctx); /* NULL is fine; returns NULL */
 bool tls_ctx_is_server(const struct tls_ctx *ctx);
 
-/* server_name: client: SNI and the name to verify ("" or an address: none); server: NULL. */
-struct tls *tls_new(struct tls_ctx *ctx, const char *server_name);
+/* host: client: the name (SNI) or numeric address that the certificate must show; server: NULL.
+ * out: where ciphertext for the socket is appended, during any of the calls below. */
+struct tls *tls_new(struct tls_ctx *ctx, const char *host, struct outq *out);
 struct tls *tls_free(struct tls *t); /* returns NULL */
 
-/* Ciphertext from the socket. Kept (copied) until tls_read used it. */
+/* Ciphertext from the socket, borrowed: call tls_handshake and tls_read until they have used it. */
 void tls_feed(struct tls *t, const uint8_t *p, size_t len);
-/* Go on with the handshake: 1 done, 0 needs more from the peer, -EPROTO with err. Output may be
- * waiting in any case. */
+/* Go on with the handshake: 1 done, 0 needs more from the peer, -EPROTO with err. */
 int tls_handshake(struct tls *t, struct err *err);
-/* Plaintext into buf: > 0 bytes, 0 clean end (close_notify), -EAGAIN nothing yet, -EPROTO. */
+/* Plaintext into buf: > 0 bytes, 0 the peer's end (close_notify), -EAGAIN all fed bytes are used,
+ * -EPROTO. */
 ssize_t tls_read(struct tls *t, uint8_t *buf, size_t cap, struct err *err);
-/* Encrypt; all is taken. 0 or -EPROTO. */
+/* One record of up to TLS_RECORD_BYTES. 0 or -EPROTO. */
+#define TLS_RECORD_BYTES 16384
 int tls_write(struct tls *t, const uint8_t *p, size_t len, struct err *err);
-void tls_shutdown(struct tls *t); /* queues close_notify */
-/* Ciphertext that waits for the socket. */
-const uint8_t *tls_output(const struct tls *t, size_t *ret_len);
-void tls_output_sent(struct tls *t, size_t len);
+void tls_shutdown(struct tls *t); /* close_notify */
 
 /* The peer's verified name for tenancy: first URI or DNS SAN, else the CN; "" if none. */
-const char *tls_peer_name(const struct tls *t);
+const char *tls_peer_name(struct tls *t);
 
 #endif
