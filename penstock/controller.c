@@ -131,7 +131,9 @@ void controller_take_generation(struct controller *c)
     if (driver_inventory(c->driver, &c->view, &err) < 0)
         log_warn("inventory_failed", "msg=\"%s\"", err.text);
     fleet_set_generation(&c->fleet, c->generation, c->loop->now_us);
-    publish(c); /* now, not soon: a rollback is waited for */
+    controller_jobs_set_generation(c->jobs, c->generation);
+    c->fleet.released = true; /* nodes and queues may be others */
+    publish(c);               /* now, not soon: a rollback is waited for */
 }
 
 /* ---- what happens ---- */
@@ -173,10 +175,19 @@ static void step(struct controller *c)
         return;
     fleet_stop_drained(&c->fleet, calls_at, c, now_us);
     fleet_step(&c->fleet, now_us);
+    if (c->fleet.released) { /* what the replicas left: jobs come after serving */
+        c->fleet.released = false;
+        controller_jobs_step(c->jobs);
+    }
     if (c->fleet.endpoints_changed)
         controller_publish_soon(c);
     api_step(c);
-    if (c->stopped != NULL && fleet_stop_all(&c->fleet, now_us)) {
+    if (c->stopped == NULL)
+        return;
+
+    const bool jobs_ended = controller_jobs_stop_all(c->jobs);
+
+    if (fleet_stop_all(&c->fleet, now_us) && jobs_ended) {
         void (*const stopped)(void *) = c->stopped;
 
         c->stopped = NULL;
@@ -191,6 +202,7 @@ static void on_tick(struct timer *t)
     if (c->loop->now_us >= c->decide_us) {
         fleet_decide(&c->fleet, c->loop->now_us);
         c->decide_us = c->loop->now_us + DECIDE_US;
+        c->fleet.released = true; /* waiting jobs say anew what they wait for */
     }
     step(c);
     timer_start(c->loop, &c->tick, c->loop->now_us + TICK_US);
@@ -200,8 +212,11 @@ static void on_driver_event(void *arg, const struct driver_event *ev)
 {
     struct controller *const c = arg;
 
-    if (fleet_on_event(&c->fleet, ev, c->loop->now_us))
-        step(c);
+    if (controller_jobs_on_event(c->jobs, ev))
+        c->fleet.released = true;
+    else if (!fleet_on_event(&c->fleet, ev, c->loop->now_us))
+        return;
+    step(c);
 }
 
 static void on_probe(void *arg, const struct probe_target *t, enum endpoint_state state,
@@ -277,6 +292,7 @@ static int make_parts(struct controller *c, const struct process_conf *process, 
     prober_conf_default(&prober);
     c->prober = prober_new(c->loop, &prober, on_probe, c);
     fleet_init(&c->fleet, c->driver, &c->view, c->decisions, process->drain_s * US_PER_S);
+    c->jobs = controller_jobs_new(c->loop, c->driver, &c->view);
     return 0;
 }
 
@@ -314,6 +330,7 @@ struct controller *controller_free(struct controller *c)
     api_fini(c);
     prober_free(c->prober);
     fleet_fini(&c->fleet);
+    controller_jobs_free(c->jobs);
     driver_free(c->driver);
     cluster_view_fini(&c->view);
     generation_unref(c->generation);
@@ -341,6 +358,7 @@ void controller_stop(struct controller *c, void (*stopped)(void *arg), void *arg
 {
     c->stopped = stopped;
     c->stopped_arg = arg;
+    controller_jobs_stop_all(c->jobs);
     fleet_stop_all(&c->fleet, c->loop->now_us); /* the next tick sees whether all are gone */
 }
 
@@ -367,6 +385,11 @@ struct cluster_view *controller_view(struct controller *c)
 struct store *controller_store(struct controller *c)
 {
     return c->store;
+}
+
+struct controller_jobs *controller_batch(struct controller *c)
+{
+    return c->jobs;
 }
 
 const struct decisions *controller_decisions(const struct controller *c)

@@ -18,6 +18,7 @@
 #include "gateway/admin.h"
 #include "gateway/gateway.h"
 #include "net/loop.h"
+#include "penstock/controller_jobs.h"
 #include "penstock/decisions.h"
 #include "penstock/fleet.h"
 #include "penstock/store.h"
@@ -75,6 +76,7 @@ const char *controller_last_diff(const struct controller *c); /* of the last app
 struct fleet *controller_fleet(struct controller *c);
 struct cluster_view *controller_view(struct controller *c);
 struct store *controller_store(struct controller *c);
+struct controller_jobs *controller_batch(struct controller *c);
 const struct decisions *controller_decisions(const struct controller *c);
 /* Calls in flight at a replica over all workers, last reports. */
 uint32_t controller_calls_at(const struct controller *c, const char *address);

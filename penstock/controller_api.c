@@ -558,4 +558,5 @@ void controller_add_routes(struct controller *c, struct admin *a)
     admin_route(a, "POST", "/v1/apply", post_apply, c);
     admin_route(a, "POST", "/v1/rollback", post_rollback, c);
     admin_route(a, "POST", "/v1/traffic", post_traffic, c);
+    controller_jobs_add_routes(controller_batch(c), a);
 }

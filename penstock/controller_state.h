@@ -16,6 +16,7 @@ struct controller {
     struct driver *driver;
     struct cluster_view view;
     struct fleet fleet;
+    struct controller_jobs *jobs;
     struct prober *prober;
     struct decisions *decisions;
     struct generation *generation; /* in force */

@@ -7,9 +7,10 @@ static const char *next_blank(const char *text, const char *begin, const char **
                               size_t *ret_len)
 {
     for (const char *open = strchr(text, '{'); open != NULL; open = strchr(open + 1, '{')) {
-        const size_t len = strspn(open + 1, "abcdefghijklmnopqrstuvwxyz_");
+        const size_t len = strspn(open + 1, "abcdefghijklmnopqrstuvwxyz0123456789_");
 
-        if (len == 0 || open[1 + len] != '}' || (open > begin && open[-1] == '$'))
+        if (open[1] < 'a' || open[1] > 'z' || open[1 + len] != '}' ||
+            (open > begin && open[-1] == '$'))
             continue;
         *ret_word = open + 1;
         *ret_len = len;

@@ -1,7 +1,7 @@
 /* placer/command.h - the {words} of a command that an operator wrote.
  *
- * Only {word} of small letters and '_' is a blank: braces of JSON, of awk's { print } and of a
- * shell's ${word} are the command's own.
+ * Only {word} of small letters, digits and '_', a letter first, is a blank: braces of JSON, of
+ * awk's { print }, of a pattern's {2} and of a shell's ${word} are the command's own.
  *
  * Owns:      nothing.
  * Called by: the job file's rules (command_knows), the drivers (command_fill).

@@ -57,10 +57,10 @@ bool job_state_is_final(enum job_state s)
     return s == JOB_SUCCEEDED || s == JOB_FAILED || s == JOB_CANCELLED;
 }
 
-static void job_tell(struct job_book *book, struct job *job)
+static void job_tell(struct job_book *book, struct job *job, bool is_new_state)
 {
     if (book->effects.changed != NULL)
-        book->effects.changed(book->effects.arg, job);
+        book->effects.changed(book->effects.arg, job, is_new_state);
 }
 
 void job_set_state(struct job_book *book, struct job *job, enum job_state to, uint64_t now_us)
@@ -77,7 +77,7 @@ void job_set_state(struct job_book *book, struct job *job, enum job_state to, ui
             job->first_start_us = now_us;
     }
     job->state = to;
-    job_tell(book, job);
+    job_tell(book, job, true);
 }
 
 void job_set_why(struct job_book *book, struct job *job, const char *fmt, ...)
@@ -91,7 +91,7 @@ void job_set_why(struct job_book *book, struct job *job, const char *fmt, ...)
     if (strcmp(text, job->why) == 0)
         return;
     memcpy(job->why, text, sizeof(text));
-    job_tell(book, job);
+    job_tell(book, job, false);
 }
 
 /* ---- book ---- */
@@ -221,7 +221,7 @@ enum job_outcome job_submit(struct job_book *book, struct job_spec *spec, uint64
     list_push_back(&book->jobs, &job->node);
     book->n_alive++;
     snprintf(job->why, sizeof(job->why), "submitted");
-    job_tell(book, job);
+    job_tell(book, job, true);
     if (ret_job != NULL)
         *ret_job = job;
     return JOB_OK;

@@ -132,9 +132,9 @@ struct job_effects {
     /* Start one. 0: exactly one job_on_exited or job_on_failed follows. */
     int (*start)(void *arg, struct job_task *task, struct err *err);
     void (*stop)(void *arg, struct job_task *task, uint64_t grace_us);
-    /* After each change of the job's state or reason, for the log and the store; must not call
-     * the book. NULL: nobody listens. */
-    void (*changed)(void *arg, struct job *job);
+    /* After each change of the job's state (is_new_state) or of its reason alone, for the log and
+     * the store; must not call the book. NULL: nobody listens. */
+    void (*changed)(void *arg, struct job *job, bool is_new_state);
 };
 
 struct job_book;

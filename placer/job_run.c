@@ -14,7 +14,7 @@ struct job_runner {
     struct driver *driver;
     struct cluster_view *view;
     struct job_book *book;
-    void (*changed)(void *arg, struct job *job);
+    void (*changed)(void *arg, struct job *job, bool is_new_state);
     void *arg;
     struct timer again; /* a back-off ends */
 };
@@ -163,12 +163,12 @@ static void runner_stop(void *arg, struct job_task *task, uint64_t grace_us)
     (void)driver_stop(r->driver, task->id, grace_us);
 }
 
-static void runner_changed(void *arg, struct job *job)
+static void runner_changed(void *arg, struct job *job, bool is_new_state)
 {
     struct job_runner *r = arg;
 
     if (r->changed != NULL)
-        r->changed(r->arg, job);
+        r->changed(r->arg, job, is_new_state);
 }
 
 /* ---- life ---- */

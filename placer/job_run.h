@@ -22,8 +22,8 @@ struct job_runner_conf {
     struct loop *loop;
     struct driver *driver;
     struct cluster_view *view;
-    /* After each change of a job's state or reason; must not call the runner. NULL: nobody. */
-    void (*changed)(void *arg, struct job *job);
+    /* As in struct job_effects; must not call the runner. NULL: nobody listens. */
+    void (*changed)(void *arg, struct job *job, bool is_new_state);
     void *arg;
 };
 

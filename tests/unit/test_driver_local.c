@@ -79,11 +79,11 @@ static void run_until(struct fixture *f, size_t n_events)
     timer_stop(&f->loop, &f->limit);
 }
 
-static void job_changed(void *arg, struct job *job)
+static void job_changed(void *arg, struct job *job, bool is_new_state)
 {
     struct fixture *f = arg;
 
-    if (job == f->watched && job->state == f->until)
+    if (is_new_state && job == f->watched && job->state == f->until)
         loop_stop(&f->loop);
 }
 

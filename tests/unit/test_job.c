@@ -55,12 +55,12 @@ static void fake_stop(void *arg, struct job_task *task, uint64_t grace_us)
     f->n_stopped++;
 }
 
-static void fake_changed(void *arg, struct job *job)
+static void fake_changed(void *arg, struct job *job, bool is_new_state)
 {
     struct fixture *f = arg;
 
     assert_true(job->why[0] != '\0');
-    f->n_changes++;
+    f->n_changes += is_new_state;
 }
 
 static int setup(void **state)
@@ -179,6 +179,7 @@ static void a_gang_starts_together_runs_and_succeeds(void **state)
     exited(f, job, 1, 0);
     assert_int_equal(job->state, JOB_SUCCEEDED);
     assert_int_equal(job->failures, 0);
+    assert_int_equal(f->n_changes, 4); /* submitted, starting, running, succeeded */
 }
 
 static void two_gangs_of_four_on_four_cards_run_one_after_the_other(void **state)
@@ -583,7 +584,7 @@ static void braces_of_shells_and_json_are_left_alone(void **state)
     struct fixture *f = *state;
 
     submit(f, "{\"job\":\"a\",\"tasks\":[{\"role\":\"w\",\"command\":"
-              "[\"sh\",\"-c\",\"echo ${home} {rank} {\\\"a\\\":1} | awk '{ print }'\"]}]}");
+              "[\"sh\",\"-c\",\"echo ${home} {rank} x{2} {\\\"a\\\":1} | awk '{ print }'\"]}]}");
 }
 
 /* ---- random histories ---- */
