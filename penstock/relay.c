@@ -110,6 +110,10 @@ static void fill_process(struct relay *r)
 static void publish(void *arg)
 {
     struct relay *const r = arg;
+
+    if (r->front.gateway == NULL)
+        return; /* still in roster_wait: the first snapshot is made after it */
+
     struct snapshot *const s = roster_snapshot(&r->roster);
 
     gateway_publish(r->front.gateway, s);
