@@ -77,7 +77,8 @@ static void on_verdict(void *arg, const struct probe_target *t, enum endpoint_st
     log_info(state == ENDPOINT_READY ? "endpoint_ready" : "endpoint_unhealthy",
              "address=%s model=%s version=%s msg=%s", t->address, t->model, t->version,
              log_quote(quoted, sizeof(quoted), why));
-    timer_start(r->loop, &r->publish, r->loop->now_us + TOGETHER_US);
+    if (r->epoch > 0) /* before the first snapshot nobody waits for another */
+        timer_start(r->loop, &r->publish, r->loop->now_us + TOGETHER_US);
 }
 
 void roster_init(struct roster *r, struct loop *loop, enum roster_probe how, struct tls_ctx *tls,
@@ -164,7 +165,6 @@ void roster_wait(struct roster *r, uint64_t limit_us)
 
     while (r->prober != NULL && !prober_has_asked_all(r->prober) && r->loop->now_us < until_us)
         loop_turn(r->loop);
-    timer_stop(r->loop, &r->publish); /* the first snapshot has them all */
 }
 
 struct snapshot *roster_snapshot(struct roster *r)

@@ -31,8 +31,8 @@ enum roster_probe { ROSTER_PROBE_HEALTH = 0, ROSTER_PROBE_CONNECT, ROSTER_PROBE_
 /* "health", "connect", "off"; false: another word. */
 bool roster_probe_parse(const char *word, enum roster_probe *ret_how);
 
-/* on_change: a verdict changed; the caller takes roster_snapshot and publishes it. tls: to the
- * endpoints, NULL: cleartext. */
+/* on_change: a verdict changed after the first roster_snapshot; the caller takes roster_snapshot
+ * and publishes it. tls: to the endpoints, NULL: cleartext. */
 void roster_init(struct roster *r, struct loop *loop, enum roster_probe how, struct tls_ctx *tls,
                  void (*on_change)(void *arg), void *arg);
 void roster_fini(struct roster *r); /* works on a zeroed roster */
