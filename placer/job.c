@@ -348,11 +348,17 @@ static bool job_is_done(const struct job *job)
 /* A job whose placed tasks have all begun runs. */
 static void job_settle(struct job_book *book, struct job *job, uint64_t now_us)
 {
+    bool all = true;
+
     if (job->state != JOB_STARTING || !job_has_active(job))
         return;
-    for (size_t i = 0; i < job->n_tasks; i++)
+    for (size_t i = 0; i < job->n_tasks; i++) {
         if (job->tasks[i].state == TASK_STARTING)
             return;
+        all = all && job->tasks[i].state != TASK_PENDING;
+    }
+    if (all) /* else why says what the rest waits for */
+        job_set_why(book, job, "every task has started");
     job_set_state(book, job, JOB_RUNNING, now_us);
 }
 

@@ -13,7 +13,8 @@ struct fake_card {
 };
 
 /* Each *_error: what that call returns, 0 is success. cards: kept by the caller. */
-void fake_nvml_set(const struct fake_card *cards, unsigned n_cards, int init_error, int count_error);
+void fake_nvml_set(const struct fake_card *cards, unsigned n_cards, int init_error,
+                   int count_error);
 int fake_nvml_open_sessions(void); /* nvmlInit_v2 without its nvmlShutdown */
 
 #endif

@@ -172,6 +172,7 @@ static void a_gang_starts_together_runs_and_succeeds(void **state)
     assert_int_equal(job->state, JOB_STARTING);
     started(f, job, 2);
     assert_int_equal(job->state, JOB_RUNNING);
+    assert_string_equal(job->why, "every task has started");
     exited(f, job, 0, 0);
     exited(f, job, 2, 0);
     assert_int_equal(job->state, JOB_RUNNING);
@@ -404,6 +405,7 @@ static void without_gang_tasks_start_as_room_comes_and_fail_alone(void **state)
     for (size_t i = 0; i < 4; i++)
         started(f, job, i);
     assert_int_equal(job->state, JOB_RUNNING);
+    assert_says(job->why, "some tasks run, the rest waits for room");
     exited(f, job, 0, 0);
     assert_int_equal(f->n_started, 5);
     exited(f, job, 1, 7); /* its retry and the sixth wait for the back-off */
