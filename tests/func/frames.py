@@ -295,14 +295,17 @@ class Replica:
                 time.sleep(self.settings_delay_s)
             conn.send(SettingsFrame(0, settings=self.settings), WindowUpdateFrame(0, BIG_WINDOW - 65535))
             while True:
-                self._dispatch(conn, conn.read_frame())
+                window = conn.peer_initial_window
+                self._dispatch(conn, conn.read_frame(), window)
         except (Closed, OSError):
             conn.closed = True
         except Exception as e:  # a bug of the script or a broken peer: the test looks at errors
             self.errors.append(repr(e))
             conn.close()
 
-    def _dispatch(self, conn, frame):
+    def _dispatch(self, conn, frame, window):
+        for open_stream in conn.streams.values() if conn.peer_initial_window != window else ():
+            open_stream.window += conn.peer_initial_window - window  # RFC 9113 6.9.2
         stream = conn.streams.get(frame.stream_id)
         if isinstance(frame, HeadersFrame) and stream is None:
             stream = conn.streams[frame.stream_id] = ReplicaStream(conn, frame.stream_id, frame.fields)
@@ -390,7 +393,21 @@ class Client:
     def send(self, stream, data, end_stream=False, size=16384):
         """DATA in frames of this size; the script must stay within the windows (or read in between)."""
         parts = [data[i:i + size] for i in range(0, len(data), size)] or [b""]
-        self.conn.send(*(self.conn.data_frame(stream.id, p, end_stream and p is parts[-1]) for p in parts))
+        self.conn.send(*(self.conn.data_frame(stream.id, p, end_stream and i == len(parts) - 1) for i, p in enumerate(parts)))
+
+    def upload(self, stream, data, end_stream=False, timeout=30):
+        """DATA of any length within the windows, reading in between; stops early when the call ends."""
+        until, at = time.monotonic() + timeout, 0
+        while at < len(data) and not stream.ended:
+            n = min(16384, len(data) - at, max(0, stream.window))
+            n = self.conn.take_window(n) if n else 0
+            if n:
+                stream.window -= n
+                self.send(stream, data[at:at + n], end_stream and at + n == len(data))
+                at += n
+            else:
+                self.conn.sock.settimeout(max(0.001, until - time.monotonic()))
+                self.step()
 
     def request(self, path, payload, *more):
         """A whole unary call."""
@@ -403,10 +420,10 @@ class Client:
 
     def step(self):
         """Read one frame and book it."""
-        window_before = self.conn.peer_initial_window
+        window = self.conn.peer_initial_window
         f = self.conn.read_frame()
-        for open_stream in self.streams.values():  # RFC 9113 6.9.2: SETTINGS change the windows of open streams too
-            open_stream.window += self.conn.peer_initial_window - window_before
+        for open_stream in self.streams.values() if self.conn.peer_initial_window != window else ():
+            open_stream.window += self.conn.peer_initial_window - window  # RFC 9113 6.9.2
         self.frames.append(f)
         s = self.streams.get(f.stream_id)
         if isinstance(f, GoAwayFrame):

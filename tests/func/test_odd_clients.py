@@ -21,7 +21,10 @@ class Recorder(frames.Replica):
         self.name = name
 
     def on_request(self, stream):
-        stream.respond(self.name)
+        if stream.messages:
+            stream.respond(self.name)
+        else:
+            stream.respond(status=13, message="the message is cut")  # as grpc servers do
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +87,28 @@ def test_not_a_bit_of_the_message_changes(client, group):
     assert group.replicas["two/1"].executions[-1].messages == [payload]
 
 
-@pytest.mark.parametrize("payload", [NAME_ONE + TENSOR + NAME_TWO, NAME_ONE + VERSION_2 + TENSOR + b"\x12\x011"],
-                         ids=["second name", "second version"])
-def test_a_second_differing_name_is_refused(client, group, payload):
-    """The server would take the last one: a name behind the tensors must not lead past routing."""
-    before = sum(len(r.executions) for r in group.replicas.values())
+@pytest.mark.parametrize("payload, who", [
+    (NAME_ONE + TENSOR + NAME_TWO, b"two/1"), (NAME_ONE + VERSION_2 + TENSOR + b"\x12\x011", b"one/1")], ids=["name", "version"])
+def test_of_two_names_the_last_counts_as_it_does_for_the_server(client, payload, who):
     stream = answer(client, payload)
+    assert stream.status == INVALID_ARGUMENT or stream.messages == [who]
+
+
+@pytest.mark.parametrize("first, second", [(NAME_ONE, NAME_TWO), (NAME_ONE + VERSION_2, b"\x12\x011")], ids=["name", "version"])
+def test_a_second_name_behind_the_tensors_cannot_change_the_route(client, group, first, second):
+    """The call is on its way when the name comes that the server would take: it is ended, and nobody executes it."""
+    tensor = b"\x3a\x80\x80\x0c" + bytes(3 << 16)
+    message = frames.grpc_message(first + tensor + second)
+    who = group.replicas["one/2" if VERSION_2 in first else "one/1"]
+    began, done = len(who.requests), sum(len(r.executions) for r in group.replicas.values())
+    stream = client.open(INFER)
+    client.upload(stream, message[:60000])
+    penstock.wait_for(lambda: len(who.requests) > began, 5, "the call at its replica")
+    client.upload(stream, message[60000:], end_stream=True)
+    client.wait(stream)
     assert stream.status == INVALID_ARGUMENT and stream.message.startswith("penstock: ")
-    assert sum(len(r.executions) for r in group.replicas.values()) == before
+    penstock.wait_for(lambda: who.requests[-1].reset is not None, 5, "the reset at the replica")
+    assert sum(len(r.executions) for r in group.replicas.values()) == done
 
 
 def test_a_stream_that_changes_its_model_is_refused(client):
