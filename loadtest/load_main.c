@@ -15,6 +15,7 @@
 #include "base/xalloc.h"
 #include "loadtest/args.h"
 #include "loadtest/load_gen.h"
+#include "net/tls.h"
 
 static const char usage[] =
     "usage: penstock-load --to ADDR WHAT [HOW] [OPTION]...\n"
@@ -43,10 +44,11 @@ struct options {
     struct load_payload_conf payload;
     struct arg_list metadata;
     const char *to, *protocol, *rate_file, *arrival, *authority;
+    const char *ca, *cert, *key, *tls_host;
     double rate, duration_s;
     uint64_t echo_bytes, batch, images, concurrency, threads, connections, streams;
     uint64_t messages_per_stream, calls, deadline_ms, drain_ms, connect_ms, max_in_flight, seed;
-    bool stream, check_accuracy, request_ids, allow_fail, json;
+    bool tls, insecure, stream, check_accuracy, request_ids, allow_fail, json;
 };
 
 struct worker {
@@ -117,6 +119,21 @@ static int parse_metadata(const struct arg_list *list, struct h2_field *fields, 
     return 0;
 }
 
+/* NULL with err.code 0: cleartext. */
+static struct tls_ctx *make_tls(const struct options *o, struct err *err)
+{
+    const struct tls_conf conf = {
+        .cert_file = o->cert, .key_file = o->key, .ca_file = o->ca, .no_verify = o->insecure};
+
+    if ((o->cert == NULL) != (o->key == NULL)) {
+        err_set(err, -EINVAL, "--cert and --key: one without the other");
+        return NULL;
+    }
+    if (!o->tls && o->ca == NULL && o->cert == NULL && !o->insecure)
+        return NULL;
+    return tls_ctx_new(&conf, err);
+}
+
 static int load_conf_of(const struct options *o, struct load_conf *c, struct err *err)
 {
     int r = net_addr_parse(&c->to, o->to, err);
@@ -158,7 +175,9 @@ static int load_conf_of(const struct options *o, struct load_conf *c, struct err
     grpc_channel_conf_default(&c->channel);
     c->channel.authority = o->authority;
     c->channel.user_agent = "penstock-load/0.1.0";
-    return 0;
+    c->channel.pool.conn.tls = make_tls(o, err);
+    c->channel.pool.conn.tls_host = o->tls_host;
+    return err->code;
 }
 
 /* --- run --- */
@@ -277,6 +296,7 @@ static int run(struct options *o)
         fprintf(stderr, "penstock-load: %s\n", err.text);
     load_payload_fini(&payload);
     load_schedule_fini(&conf.schedule);
+    tls_ctx_unref(conf.channel.pool.conn.tls);
     free(fields);
     return status;
 }
@@ -322,6 +342,14 @@ int main(int argc, char **argv)
          "metadata x-request-id, another for each call and run"},
         {ARG_STR, "authority", "NAME", &o.authority, 0, 0, "of the calls (ADDR)"},
         {ARG_UINT, "deadline-ms", "MS", &o.deadline_ms, 0, 86400000, "grpc-timeout (0: none)"},
+        {ARG_GROUP, "TLS (each of these turns it on)", NULL, NULL, 0, 0, NULL},
+        {ARG_FLAG, "tls", NULL, &o.tls, 0, 0, "with the system's certificate authorities"},
+        {ARG_STR, "ca", "FILE", &o.ca, 0, 0, "trust these instead, PEM"},
+        {ARG_FLAG, "insecure", NULL, &o.insecure, 0, 0, "take any certificate"},
+        {ARG_STR, "cert", "FILE", &o.cert, 0, 0, "our own certificate (mTLS), PEM"},
+        {ARG_STR, "key", "FILE", &o.key, 0, 0, "and its key, PEM"},
+        {ARG_STR, "tls-host", "NAME", &o.tls_host, 0, 0,
+         "what the server's certificate must name (host of ADDR)"},
         {ARG_GROUP, "How", NULL, NULL, 0, 0, NULL},
         {ARG_NUM, "rate", "R", &o.rate, 0.001, LOAD_MAX_RATE, "open loop, calls per second"},
         {ARG_STR, "rate-file", "FILE", &o.rate_file, 0, 0,

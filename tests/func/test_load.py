@@ -168,6 +168,34 @@ def test_versions_replicas_and_accuracy(programs, flags):
         assert version["correct"] == right
 
 
+def openssl(folder, *args):
+    subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True)
+
+
+def test_tls_and_mtls_through_the_relay(programs, stock, tmp_path):
+    """The relay terminates TLS with a certificate of our own authority and wants one of it from the client."""
+    openssl(tmp_path, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "ca.key", "-out", "ca.pem",
+            "-subj", "/CN=test ca", "-days", "2")
+    for name, san in (("server", "DNS:gate.test"), ("client", "DNS:client.test")):
+        openssl(tmp_path, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr",
+                "-subj", f"/CN={name}", "-addext", f"subjectAltName={san}")
+        openssl(tmp_path, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+                "-copy_extensions", "copy", "-out", f"{name}.pem")
+    relay = penstock.relay(programs, [stock().address], "--cert", tmp_path / "server.pem", "--key", tmp_path / "server.key",
+                           "--client-ca", tmp_path / "ca.pem")
+    echo = ["--echo", 100, "--method", UNARY, "--calls", 50, "--concurrency", 4]
+    ours = ["--cert", tmp_path / "client.pem", "--key", tmp_path / "client.key"]
+    ca = ["--ca", tmp_path / "ca.pem", "--tls-host", "gate.test"]
+    assert load(programs, relay.grpc, *echo, *ca, *ours)["ok"] == 50
+    assert load(programs, relay.grpc, *echo, "--insecure", *ours)["ok"] == 50
+    for flags in (["--ca", tmp_path / "ca.pem", "--tls-host", "other.test", *ours],  # not that name
+                  ["--tls", "--tls-host", "gate.test", *ours], ca):  # not that authority; no certificate of ours
+        r = programs.run("penstock-load", "--to", relay.grpc, *echo, *flags, "--connect-ms", 500)
+        assert r.returncode == 1, r
+    r = programs.run("penstock-load", "--to", relay.grpc, *echo, "--cert", tmp_path / "client.pem")
+    assert r.returncode == 64 and "--key" in r.stderr
+
+
 def test_help_and_usage(programs):
     r = programs.run("penstock-load", "--help")
     assert r.returncode == 0 and "--max-in-flight" in r.stdout and r.stderr == ""
