@@ -3,7 +3,8 @@
  * Invariants:
  *  - a unit has its own process group; the group is killed when its leader ends, before the leader
  *    is reaped, so that the group's number can't be somebody else's;
- *  - children are killed by the kernel when the control thread ends (PR_SET_PDEATHSIG);
+ *  - when we end without a word, the kernel kills our children (PR_SET_PDEATHSIG) and the keeper
+ *    the rest of their groups;
  *  - a child holds no descriptor of ours but its three standard ones;
  *  - a unit leaves the map before its EXITED is told: the handler may start its successor.
  */
@@ -28,6 +29,7 @@
 #include "base/rng.h"
 #include "base/xalloc.h"
 #include "placer/driver.h"
+#include "placer/keeper.h"
 #include "placer/nvml.h"
 #include "placer/spawn.h"
 #include "placer/unit_log.h"
@@ -50,6 +52,7 @@ struct port {
 struct driver_local {
     struct driver base;
     struct loop *loop;
+    struct keeper keeper;
     char *logs;
     char *host;
     struct in_addr host_addr;
@@ -276,6 +279,7 @@ static void unit_stop_watching(struct unit *u)
     if (u->output_io.fd >= 0)
         close(u->output_io.fd);
     unit_log_close(&u->log);
+    keeper_remove(u->driver->keeper.fd, u->pid);
     list_remove(&u->node);
     map_del(&u->driver->by_id, u->id, strlen(u->id));
     port_release(u->driver, strtoul(strrchr(u->address, ':') + 1, NULL, 10));
@@ -512,7 +516,7 @@ static int local_start(struct driver *driver, const struct unit_spec *spec, stru
     if (r == 0)
         r = unit_log_open(&u->log, d->logs, log, d->log_max_bytes, err);
     if (r == 0)
-        r = spawn(strings_pointers(argv), strings_pointers(envp), &process, err);
+        r = spawn(strings_pointers(argv), strings_pointers(envp), d->keeper.fd, &process, err);
     buf_fini(&argv->bytes);
     buf_fini(&envp->bytes);
     free(argv);
@@ -566,6 +570,7 @@ static void local_free(struct driver *driver)
         unit_stop_watching(u);
         unit_reap(&u->dead);
     }
+    keeper_stop(&d->keeper);
     nodes_free(d);
     map_fini(&d->by_id);
     free(d->ports);
@@ -611,7 +616,8 @@ struct driver *driver_local_new(const struct driver_local_conf *conf, struct err
     driver_local_set_nodes(&d->base, conf->nodes, conf->n_nodes);
     if (inet_pton(AF_INET, d->host, &d->host_addr) != 1)
         err_set(err, -EINVAL, "host \"%s\" of the local driver is not an IPv4 address", d->host);
-    else if (make_folder(conf->state, err) == 0 && make_folder(d->logs, err) == 0)
+    else if (make_folder(conf->state, err) == 0 && make_folder(d->logs, err) == 0 &&
+             keeper_start(&d->keeper, err) == 0)
         return &d->base;
     local_free(&d->base);
     return NULL;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/xalloc.h"
+#include "placer/keeper.h"
 
 /* Where execve finds the program: as execvp would, decided before the fork. */
 static char *find_program(const char *name)
@@ -36,7 +37,7 @@ static char *find_program(const char *name)
 struct child {
     const char *program;
     char *const *argv, *const *envp;
-    int null_fd, output_fd;
+    int null_fd, output_fd, keeper_fd;
     pid_t parent;
     volatile int failure; /* errno of the step that failed, set in the child: memory is shared */
 };
@@ -59,6 +60,7 @@ static pid_t fork_child(struct child *c)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != c->parent)
             _exit(127);
+        keeper_add(c->keeper_fd, getpid());
         if (dup2(c->null_fd, STDIN_FILENO) >= 0 && dup2(c->output_fd, STDOUT_FILENO) >= 0 &&
             dup2(c->output_fd, STDERR_FILENO) >= 0) {
             /* Ours are close-on-exec; this is for descriptors that libraries, or whoever started
@@ -76,9 +78,10 @@ static pid_t fork_child(struct child *c)
     return pid;
 }
 
-int spawn(char *const *argv, char *const *envp, struct spawned *ret, struct err *err)
+int spawn(char *const *argv, char *const *envp, int keeper_fd, struct spawned *ret, struct err *err)
 {
-    struct child c = {.argv = argv, .envp = envp, .parent = getpid(), .null_fd = -1};
+    struct child c = {
+        .argv = argv, .envp = envp, .parent = getpid(), .null_fd = -1, .keeper_fd = keeper_fd};
     char *program = find_program(argv[0]);
     int fds[2] = {-1, -1}, r = 0;
 
@@ -92,8 +95,10 @@ int spawn(char *const *argv, char *const *envp, struct spawned *ret, struct err 
     c.output_fd = fds[1];
     ret->pid = fork_child(&c);
     if (c.failure != 0) {
-        if (ret->pid > 0)
+        if (ret->pid > 0) {
             waitpid(ret->pid, NULL, 0);
+            keeper_remove(keeper_fd, ret->pid);
+        }
         r = err_set(err, -c.failure, "can't run %s: %s", argv[0], strerror(c.failure));
         goto done;
     }
@@ -102,6 +107,7 @@ int spawn(char *const *argv, char *const *envp, struct spawned *ret, struct err 
         r = err_set(err, -errno, "can't watch %s: pidfd_open: %s", argv[0], strerror(errno));
         kill(-ret->pid, SIGKILL);
         waitpid(ret->pid, NULL, 0);
+        keeper_remove(keeper_fd, ret->pid);
         goto done;
     }
     ret->output_fd = fds[0];

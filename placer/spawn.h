@@ -20,8 +20,10 @@ struct spawned {
     int output_fd; /* read end of its standard output and error, non-blocking */
 };
 
-/* argv[0] is looked for in PATH. 0, or -errno with err filled and nothing left behind; a program
- * that can't be run is found here, not by an exit status of 127. */
-int spawn(char *const *argv, char *const *envp, struct spawned *ret, struct err *err);
+/* argv[0] is looked for in PATH. keeper_fd: of the keeper that gets to know the group before its
+ * program runs; the caller removes it when the group is gone. 0, or -errno with err filled and
+ * nothing left behind; a program that can't be run is found here, not by an exit status of 127. */
+int spawn(char *const *argv, char *const *envp, int keeper_fd, struct spawned *ret,
+          struct err *err);
 
 #endif

@@ -176,9 +176,11 @@ def test_a_program_that_is_not_there_is_named(jobs):
     assert job["state"] == "failed" and "can't run no-such-program: No such file or directory" in job["why"]
 
 
-def test_tasks_die_with_penstock(jobs):
-    jobs.submit("long", shell("sleep 1000", count=2))
+def test_tasks_die_with_penstock_and_what_they_started_too(jobs):
+    jobs.submit("long", shell("sleep 1000 & echo $!; wait", count=2))
     pids = [t["pid"] for t in jobs.wait("long", "running")["tasks"]]
+    for task in ("worker-0", "worker-1"):
+        pids.append(int(penstock.wait_for(lambda: jobs.log("long", task))))
     jobs.up.kill()
 
     def dead(pid):

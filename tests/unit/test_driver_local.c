@@ -435,18 +435,19 @@ static void free_kills_what_still_runs(void **state)
     assert_int_equal(errno, ESRCH);
 }
 
-/* A process that dies without a word takes its units along. */
+/* A process that dies without a word takes its units along, and what these started. */
 static void units_die_with_the_process_that_started_them(void **state)
 {
     struct fixture *f = *state;
+    char *text;
     int fds[2];
-    pid_t parent, unit = 0;
+    pid_t parent, unit = 0, below;
 
     assert_int_equal(pipe(fds), 0);
     parent = fork();
     if (parent == 0) {
         static struct fixture child;
-        const char *command[] = {"/bin/sh", "-c", "sleep 1000"};
+        const char *command[] = {"/bin/sh", "-c", "sleep 1000 & echo $!; wait"};
         const struct unit_spec spec = {
             .id = "orphan", .command = command, .n_command = 3, .node = "box"};
         struct driver_local_conf conf = {.loop = &child.loop,
@@ -458,9 +459,9 @@ static void units_die_with_the_process_that_started_them(void **state)
 
         loop_init(&child.loop, NULL);
         child.driver = driver_local_new(&conf, NULL);
-        child.wanted = 1;
-        if (driver_start(child.driver, &spec, NULL) == 0)
-            loop_run(&child.loop);
+        if (driver_start(child.driver, &spec, NULL) != 0)
+            _exit(1);
+        run_until_logged(&child, "orphan");
         if (write(fds[1], &child.told[0].pid, sizeof(int)) == sizeof(int))
             for (;;)
                 pause();
@@ -469,10 +470,15 @@ static void units_die_with_the_process_that_started_them(void **state)
     assert_int_equal(read(fds[0], &unit, sizeof(int)), sizeof(int));
     close(fds[0]);
     close(fds[1]);
+    text = logs_of(f, "orphan", 100);
+    below = atoi(text);
+    free(text);
     assert_int_equal(kill(unit, 0), 0);
+    assert_int_equal(kill(below, 0), 0);
     kill(parent, SIGKILL);
     waitpid(parent, NULL, 0);
     assert_dies(unit);
+    assert_dies(below);
 }
 
 static void declared_nodes_come_and_go_with_the_inventory(void **state)
