@@ -25,10 +25,6 @@ struct gateway_verb {
 static void publish(void *arg)
 {
     struct gateway_verb *const v = arg;
-
-    if (v->front.gateway == NULL)
-        return; /* still in roster_wait: the first snapshot is made after it */
-
     struct snapshot *const s = roster_snapshot(&v->roster);
 
     gateway_publish(v->front.gateway, s);

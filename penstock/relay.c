@@ -110,10 +110,6 @@ static void fill_process(struct relay *r)
 static void publish(void *arg)
 {
     struct relay *const r = arg;
-
-    if (r->front.gateway == NULL)
-        return; /* still in roster_wait: the first snapshot is made after it */
-
     struct snapshot *const s = roster_snapshot(&r->roster);
 
     gateway_publish(r->front.gateway, s);
@@ -193,7 +189,8 @@ int verb_relay(int argc, char **argv)
         ARG_STR("cert", "FILE", &r.cert, "certificate chain (PEM): TLS for clients"),
         ARG_STR("key", "FILE", &r.key, "its private key"),
         ARG_STR("client-ca", "FILE", &r.client_ca, "clients must show a certificate of these CAs"),
-        ARG_FLAG("to-tls", &r.to_tls, "TLS to the replicas"),
+        ARG_FLAG("to-tls", &r.to_tls,
+                 "TLS to the replicas; trusts the system's CAs, or $SSL_CERT_FILE"),
         ARG_UINT("workers", "N", &r.workers, 0, 256, "event loops; default one per core"),
         ARG_STR("policy", "NAME", &r.policy, "p2c (default), least_inflight, round_robin"),
         ARG_STR("probe", "HOW", &r.probe,
