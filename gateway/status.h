@@ -19,7 +19,7 @@ struct status;
 
 /* Adds the pages to a. g outlives a. verb: shown ("up", "relay", "gateway"); a constant. */
 struct status *status_new(struct admin *a, struct gateway *g, const char *verb);
-void status_set_draining(struct status *s); /* /readyz says 503 from now on */
+void status_set_draining(struct status *s);   /* /readyz says 503 from now on */
 struct status *status_free(struct status *s); /* returns NULL */
 
 #endif
