@@ -39,7 +39,6 @@ struct conn {
     ev_io writable; /* active only after the socket took less than we had */
     bool blocked;   /* it has not said writable since */
     bool broken;    /* writing is no use any more */
-    bool read_large;
     bool first_read_done;
     bool draining;
     struct h2 *h2;
@@ -410,11 +409,12 @@ static bool conn_first_read(struct conn *c, const uint8_t *p, size_t len)
     return true;
 }
 
-static void conn_take(struct conn *c, struct slab *slab, size_t len)
+static void conn_take(struct conn *c, struct slab *slab, const uint8_t *p, size_t len)
 {
     struct err err;
 
-    if (h2_recv(c->h2, slab, slab->data, len, &err) != 0)
+    loop_read_taken(c->loop, len);
+    if (h2_recv(c->h2, slab, p, len, &err) != 0)
         conn_fail(c, "%s", err.text);
 }
 
@@ -423,22 +423,21 @@ static void conn_secured(struct conn *c);
 /* All that was fed is used up here: nothing decrypted may wait inside the TLS library. */
 static void conn_decrypt(struct conn *c)
 {
-    const size_t room = c->read_large ? SLAB_LARGE_BYTES : SLAB_SMALL_BYTES;
     struct err err;
     ssize_t n;
 
     do {
-        struct slab *slab = slab_get(&c->loop->slabs, room);
-        size_t used = 0;
+        struct slab *slab;
+        size_t room, used = 0;
+        uint8_t *p = loop_read_room(c->loop, &slab, &room);
 
-        while ((n = tls_read(c->tls, slab->data + used, room - used, &err)) > 0) {
+        while ((n = tls_read(c->tls, p + used, room - used, &err)) > 0) {
             used += (size_t)n;
             if (used == room)
                 break;
         }
         if (used > 0)
-            conn_take(c, slab, used);
-        slab_unref(slab);
+            conn_take(c, slab, p, used);
     } while (n > 0 && c->state != CONN_CLOSING);
     if (n == 0)
         conn_fail(c, "closed by the peer");
@@ -471,32 +470,44 @@ static void conn_take_cipher(struct conn *c, const uint8_t *p, size_t len)
         conn_decrypt(c);
 }
 
+/* One read per readiness. Ciphertext has a place of its own that nobody keeps. */
+static uint8_t *conn_read_room(struct conn *c, struct slab **ret_slab, size_t *ret_room)
+{
+    struct loop *l = c->loop;
+
+    if (c->tls == NULL)
+        return loop_read_room(l, ret_slab, ret_room);
+    if (l->cipher_slab == NULL)
+        l->cipher_slab = slab_get(&l->slabs, SLAB_LARGE_BYTES);
+    *ret_slab = l->cipher_slab;
+    *ret_room = l->cipher_slab->cap;
+    return l->cipher_slab->data;
+}
+
 static void conn_read(struct conn *c)
 {
-    const size_t room = c->read_large ? SLAB_LARGE_BYTES : SLAB_SMALL_BYTES;
-    struct slab *slab = slab_get(&c->loop->slabs, room);
+    struct slab *slab;
+    size_t room;
+    uint8_t *p = conn_read_room(c, &slab, &room);
     ssize_t n;
 
     do
-        n = read(c->fd, slab->data, room);
+        n = read(c->fd, p, room);
     while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EAGAIN)
+        return;
     if (n <= 0) {
-        slab_unref(slab);
-        if (n < 0 && errno == EAGAIN)
-            return;
         c->broken = n < 0;
         conn_fail(c, "%s", n == 0 ? "closed by the peer" : strerror(errno));
         return;
     }
-    c->read_large = (size_t)n == room || (c->read_large && (size_t)n > SLAB_SMALL_BYTES);
     c->recv_us = c->loop->now_us;
-    if (c->first_read_done || conn_first_read(c, slab->data, (size_t)n)) {
-        if (c->tls != NULL)
-            conn_take_cipher(c, slab->data, (size_t)n);
-        else
-            conn_take(c, slab, (size_t)n);
-    }
-    slab_unref(slab);
+    if (!c->first_read_done && !conn_first_read(c, p, (size_t)n))
+        return;
+    if (c->tls != NULL)
+        conn_take_cipher(c, p, (size_t)n);
+    else
+        conn_take(c, slab, p, (size_t)n);
 }
 
 static void conn_on_readable(struct ev_loop *ev, ev_io *w, int revents)

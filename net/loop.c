@@ -142,6 +142,8 @@ void loop_fini(struct loop *l)
     ev_loop_destroy(l->ev);
     l->ev = NULL;
     heap_fini(&l->timers);
+    slab_unref(l->read_slab);
+    slab_unref(l->cipher_slab);
     slab_pool_fini(&l->slabs);
 }
 
@@ -167,6 +169,29 @@ uint64_t loop_refresh(struct loop *l)
     ev_now_update(l->ev);
     l->now_us = clock_mono_us();
     return l->now_us;
+}
+
+uint8_t *loop_read_room(struct loop *l, struct slab **ret_slab, size_t *ret_room)
+{
+    if (l->read_slab != NULL && l->read_slab->refs == 1)
+        l->read_used = 0; /* nobody kept anything: the same lines, still in the cache */
+    if (l->read_slab != NULL && l->read_slab->cap - l->read_used < LOOP_READ_ROOM) {
+        slab_unref(l->read_slab);
+        l->read_slab = NULL;
+    }
+    if (l->read_slab == NULL) {
+        l->read_slab = slab_get(&l->slabs, SLAB_LARGE_BYTES);
+        l->read_used = 0;
+    }
+    *ret_slab = l->read_slab;
+    *ret_room = l->read_slab->cap - l->read_used;
+    return l->read_slab->data + l->read_used;
+}
+
+void loop_read_taken(struct loop *l, size_t bytes)
+{
+    check(bytes <= l->read_slab->cap - l->read_used);
+    l->read_used += bytes;
 }
 
 /* at_us: on CLOCK_MONOTONIC; a time that has passed fires in the next turn. */

@@ -30,6 +30,10 @@ struct loop {
     struct list dirty; /* struct dirty */
     struct list dead;  /* struct dead */
     struct slab_pool slabs;
+    struct slab *read_slab; /* filled from front to back by all connections: what they hold of it is
+                               what they use, not a whole slab for each read */
+    size_t read_used;
+    struct slab *cipher_slab; /* TLS: ciphertext between read and decryption */
     struct mbox mbox;
     uint64_t now_us; /* CLOCK_MONOTONIC, taken once per turn */
 };
@@ -44,6 +48,13 @@ void loop_run(struct loop *l); /* until loop_stop */
 void loop_turn(
     struct loop *l); /* one turn, blocking for the first event: for tests and CLI verbs */
 void loop_stop(struct loop *l); /* on its thread */
+
+/* Where the next bytes of a socket go: *ret_slab (borrowed; slab_ref what is kept) and at least
+ * LOOP_READ_ROOM bytes at the place returned. Then say how many came, before anything else reads.
+ */
+#define LOOP_READ_ROOM (16u * 1024)
+uint8_t *loop_read_room(struct loop *l, struct slab **ret_slab, size_t *ret_room);
+void loop_read_taken(struct loop *l, size_t bytes);
 
 /* A timer: fires once, on the loop's thread. */
 struct timer {
