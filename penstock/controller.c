@@ -304,6 +304,7 @@ int controller_new(struct controller **ret_controller, struct loop *loop,
     int r = 0;
 
     c->loop = loop;
+    c->process = process;
     c->tick.fire = on_tick;
     c->publish.fire = on_publish;
     c->decisions = decisions_new();
@@ -314,7 +315,7 @@ int controller_new(struct controller **ret_controller, struct loop *loop,
     list_init(&c->waiting);
     r = store_open(&c->store, process->state, err);
     if (r == 0)
-        r = config_begin(c, process->models, problems, err);
+        r = config_begin(c, problems, err);
     if (r == 0)
         r = make_parts(c, process, err);
     *ret_controller = r == 0 ? c : controller_free(c);

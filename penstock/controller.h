@@ -43,6 +43,9 @@ void controller_on_report(void *arg, const uint8_t *packed, size_t len);
 void controller_start(struct controller *c, struct gateway *g);
 /* /v1/config, history, replicas, nodes, decisions, apply, rollback, traffic, jobs. */
 void controller_add_routes(struct controller *c, struct admin *a);
+/* Take over the config folder again (SIGHUP); what is wrong with it is logged, and changes nothing.
+ */
+void controller_reload(struct controller *c);
 /* Stop every replica and task; stopped(arg) on the loop when none is left. */
 void controller_stop(struct controller *c, void (*stopped)(void *arg), void *arg);
 

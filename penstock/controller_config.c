@@ -64,6 +64,12 @@ static int put_in_force(struct controller *c, struct generation *g, const struct
     return APPLY_OK;
 }
 
+static void log_refused(const struct controller *c, const struct conf_problems *problems)
+{
+    log_warn("config_refused", "problems=%zu msg=\"generation %" PRIu64 " stays in force\"",
+             problems->n, c->generation->number);
+}
+
 int controller_apply(struct controller *c, const char *text, size_t len, const struct apply_by *by,
                      struct conf_problems *problems, struct err *err)
 {
@@ -74,8 +80,7 @@ int controller_apply(struct controller *c, const char *text, size_t len, const s
     struct generation *const g = generation_load_text(text, len, problems);
 
     if (g == NULL) {
-        log_warn("config_refused", "problems=%zu generation=%" PRIu64, problems->n,
-                 c->generation->number);
+        log_refused(c, problems);
         return APPLY_E_INVALID;
     }
     if (strcmp(g->source_json, c->generation->source_json) == 0) {
@@ -176,35 +181,71 @@ static bool take_newest(void *arg, const struct stored_generation *s)
     return false;
 }
 
-static int begin_from_folder(struct controller *c, const char *models,
-                             struct conf_problems *problems, struct err *err)
+static int take_folder(struct controller *c, const struct apply_by *by,
+                       struct conf_problems *problems, struct err *err)
 {
-    const struct apply_by by = {.author = "penstock up", .reason = models};
-    struct generation *const g = generation_load_dir(models, problems);
-    int r = 0;
+    struct generation *const g = generation_load_dir(c->process->models, problems);
+    int r = APPLY_SAME;
 
     if (g == NULL)
-        return -EINVAL;
+        return APPLY_E_INVALID;
     if (c->generation == NULL || strcmp(c->generation->source_json, g->source_json) != 0)
-        r = put_in_force(c, g, &by, err);
+        r = put_in_force(c, g, by, err);
     generation_unref(g);
     return r;
 }
 
-int config_begin(struct controller *c, const char *models, struct conf_problems *problems,
-                 struct err *err)
+static void log_problems(struct conf_problems *problems)
+{
+    char *line = (char *)(uintptr_t)buf_cstr(&problems->text);
+    char quoted[2048];
+
+    for (char *end = strchr(line, '\n'); end != NULL; line = end + 1, end = strchr(line, '\n')) {
+        *end = '\0';
+        log_warn("config_problem", "msg=%s", log_quote(quoted, sizeof(quoted), line));
+    }
+}
+
+void controller_reload(struct controller *c)
+{
+    const struct apply_by by = {.author = "penstock up", .reason = "SIGHUP"};
+    struct conf_problems problems;
+    struct err err = {0};
+    char quoted[sizeof(err.text) * 2];
+
+    if (c->process->models[0] == '\0') {
+        log_warn("config_refused", "problems=0 msg=\"no config folder was given at the start\"");
+        return;
+    }
+    conf_problems_init(&problems);
+    const int r = take_folder(c, &by, &problems, &err);
+
+    if (r == APPLY_E_INVALID) {
+        log_problems(&problems);
+        log_refused(c, &problems);
+    } else if (r < 0) {
+        log_error("config_refused", "msg=%s", log_quote(quoted, sizeof(quoted), err.text));
+    }
+    conf_problems_fini(&problems);
+}
+
+int config_begin(struct controller *c, struct conf_problems *problems, struct err *err)
 {
     static const char empty[] = "{\"models\":{}}";
+    const char *const models = c->process->models;
+    const struct apply_by by = {.author = "penstock up", .reason = models};
     struct newest newest = {.problems = problems};
-    const int r = store_each(c->store, 0, take_newest, &newest, err);
+    int r = store_each(c->store, 0, take_newest, &newest, err);
 
     if (r < 0)
         return r;
     c->generation = newest.found;
     if (c->generation == NULL && store_newest(c->store) != 0 && models[0] == '\0')
         return -EINVAL; /* an older program wrote it, and this one's rules are stricter */
-    if (models[0] != '\0')
-        return begin_from_folder(c, models, problems, err);
+    if (models[0] != '\0') {
+        r = take_folder(c, &by, problems, err);
+        return r == APPLY_E_INVALID ? -EINVAL : r == APPLY_SAME ? 0 : r;
+    }
     if (c->generation == NULL)
         c->generation = generation_load_text(empty, sizeof(empty) - 1, problems);
     check(c->generation != NULL);

@@ -12,6 +12,7 @@
 
 struct controller {
     struct loop *loop;
+    const struct process_conf *process;
     struct store *store;
     struct driver *driver;
     struct cluster_view view;
@@ -32,8 +33,7 @@ struct controller {
 };
 
 /* The generation that is in force first; see controller_new. */
-int config_begin(struct controller *c, const char *models, struct conf_problems *problems,
-                 struct err *err);
+int config_begin(struct controller *c, struct conf_problems *problems, struct err *err);
 /* Something about endpoints changed: a snapshot goes out in the next turn. */
 void controller_publish_soon(struct controller *c);
 /* c->generation changed. */

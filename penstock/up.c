@@ -53,6 +53,13 @@ static void on_report(void *arg, const uint8_t *packed, size_t len)
     controller_on_report(up->controller, packed, len);
 }
 
+static void on_hup(void *arg)
+{
+    const struct up *const up = arg;
+
+    controller_reload(up->controller);
+}
+
 static int refused(struct conf_problems *problems)
 {
     fwrite(problems->text.data, 1, problems->text.len, stderr);
@@ -92,6 +99,7 @@ static int run(struct up *up)
     front_init(&up->front, &(struct front_conf){.verb = "up",
                                                 .process = &up->process,
                                                 .on_report = on_report,
+                                                .on_hup = on_hup,
                                                 .on_drained = on_drained,
                                                 .arg = up});
     up->limit.fire = on_limit;
@@ -176,8 +184,9 @@ int verb_up(int argc, char **argv)
         .verb = "up",
         .positional = "",
         .about =
-            "Gateway, controller and replicas on this machine, in one process. SIGTERM ends it\n"
-            "gracefully: clients are sent away, running calls end, then the replicas stop.",
+            "Gateway, controller and replicas on this machine, in one process.\n\n"
+            "SIGHUP takes the config folder over again. SIGTERM ends it gracefully: clients are\n"
+            "sent away, running calls end, then the replicas stop.",
         .options = options,
     };
     int r = args_parse(&spec, &argc, argv);

@@ -6,6 +6,7 @@ import subprocess
 import time
 
 import fashion
+import numpy
 import penstock
 import pytest
 
@@ -68,6 +69,34 @@ def test_load_adds_replicas_and_its_end_takes_them_away(programs, tmp_path):
     said = ctl(programs, up, "why", "digits")["decisions"]
     assert any(d["what"] == "scale" and d["text"].startswith("1 -> ") for d in said), said
     assert any(d["what"] == "replica_drain" and "are enough" in d["text"] for d in said), said
+
+
+def test_a_version_without_replicas_wakes_for_a_call_and_sleeps_again(programs, tmp_path):
+    """min 0: the first call is held while a replica starts; a version without traffic wakes for who asks for it by name."""
+    up = penstock.up(programs, tmp_path, digits({"1": 10000}, {"min": 0, "max": 2, "idle_s": 2, **QUICK}, v1=version("fashion-1"),
+                                                v2=version("fashion-2")))
+    assert up.json("/v1/replicas")["replicas"] == []
+    r = report(load(up, "--calls", 1))
+    assert r["ok"] == 1 and r["replicas"]["digits/1#1"]["calls"] == 1
+    r = report(load(up, "--calls", 3, "--version", "2"))
+    assert r["ok"] == 3 and r["versions"]["2"]["calls"] == 3
+    penstock.wait_for(lambda: not replicas(up), 20, "no replica left")
+    assert any(d["what"] == "scale" and d["text"].startswith("1 -> 0 replicas (idle)") for d in ctl(programs, up, "why", "digits")["decisions"])
+
+
+def test_sighup_takes_over_the_folder_and_a_bad_one_changes_nothing(programs, tmp_path):
+    conf = digits({"1": 10000}, v1=version("fashion-1"), v2=version("fashion-2"))
+    up = penstock.up(programs, tmp_path, conf)
+    (tmp_path / "config/models/bad.json").write_text("{")
+    up.signal(signal.SIGHUP)
+    refused = up.wait_event("config_refused")
+    assert refused["problems"] == "1" and "models/bad.json:1:1" in up.wait_event("config_problem")["msg"]
+    assert up.json("/v1/config")["generation"] == 1
+    (tmp_path / "config/models/bad.json").unlink()
+    penstock.write_models(tmp_path / "config", digits({"2": 10000}, v1=version("fashion-1"), v2=version("fashion-2")))
+    up.signal(signal.SIGHUP)
+    penstock.wait_for(lambda: up.json("/v1/config")["generation"] == 2, 10, "generation 2")
+    assert up.json("/v1/history")["history"][0]["reason"] == "SIGHUP"
 
 
 def test_rollback_of_a_bad_version_takes_under_a_second_and_loses_nothing(programs, tmp_path):
@@ -207,6 +236,28 @@ def test_apply_compares_the_number_and_refuses_whole(programs, tmp_path):
     status, text = up.http("/v1/apply", body={"config": {"models": {"x.json": {"model": 7}}}})
     assert status == 422 and "models/x.json#/model: 7 is not a string" in json.loads(text)["problems"]
     assert up.json("/v1/config")["generation"] == 2
+
+
+def test_predict_asks_and_shows(programs, tmp_path):
+    """Zeros by default, the bytes of a file when given: the labels are those of the real model."""
+    images, labels = fashion.test_set(1)
+    (tmp_path / "image.raw").write_bytes(images[0].tobytes())
+    up = penstock.up(programs, tmp_path, digits({"1": 10000}, v1=version("fashion-3"), v2=version("fashion-2")))
+    wait_ready(up, 1)
+    probabilities = fashion.predict(fashion.read_weights(penstock.weights_file("fashion-3")), images)[0]
+    r = programs.run("penstock", "predict", "digits", "--to", up.grpc, "--input", f"image={tmp_path}/image.raw")
+    assert r.returncode == 0, r.stderr
+    answer = json.loads(r.stdout)
+    outputs = {o["name"]: o for o in answer["outputs"]}
+    assert (answer["model"], answer["version"], answer["replica"]) == ("digits", "1", "digits/1#1")
+    assert outputs["label"]["first_values"] == [numpy.argmax(probabilities)]
+    assert numpy.allclose(outputs["probs"]["first_values"], probabilities, atol=1e-4)
+    r = programs.run("penstock", "predict", "digits", "--to", up.grpc)
+    assert r.returncode == 0 and json.loads(r.stdout)["outputs"][0]["shape"][0] == 1
+    r = programs.run("penstock", "predict", "nobody", "--to", up.grpc)
+    assert r.returncode == 1 and "NOT_FOUND" in r.stderr and "nobody" in r.stderr
+    r = programs.run("penstock", "predict", "digits", "--to", up.grpc, "--input", "picture=/dev/null")
+    assert r.returncode == 1 and "the model's inputs are: image" in r.stderr
 
 
 def test_nobody_at_the_admin_address(programs):
