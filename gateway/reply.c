@@ -134,7 +134,7 @@ static void reply_headers(struct stream *s, const struct h2_field *fields, size_
         return;
     }
     n_kept = reply_fields(s, fields, n, &kept);
-    if (!s->whole || s->n_counted + 1 >= s->limits.attempts) { /* no other try would follow */
+    if (!s->whole) { /* no other try could follow */
         reply_commit(s);
         if (s->call.down != NULL)
             h2_send_headers(s->call.down, H2_RESPONSE, kept, n_kept, false);
