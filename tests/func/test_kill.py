@@ -89,11 +89,12 @@ def test_of_an_idempotent_model_no_call_fails(programs, tmp_path):
 
 @pytest.mark.slow
 def test_of_another_only_calls_in_flight_on_the_victim_fail(programs, tmp_path):
-    """UNAVAILABLE, no more of them than the victims had in flight, and none was started twice."""
+    """UNAVAILABLE, no more of them than the victims had in flight, and none was started twice. In flight is also what the
+    gateway had written in the last moments and the victim never read: at most what comes in 50 ms."""
     report, group = kill_in_turn(programs, tmp_path, idempotent=False)
     assert report["started"] == RATE * SECONDS and report["wrong"] == 0
     assert set(report["status"]) <= {"OK", "UNAVAILABLE"}, report["status"]
-    cut_off = sum(r.unfinished() for r in group)
+    cut_off = sum(r.unfinished() for r in group) + N_REPLICAS * ROUNDS * RATE // N_REPLICAS * 0.05
     assert report["failed"] <= cut_off, (report["failed"], cut_off, report["errors"])
     starts = starts_by_id(group)
     assert [i for i, n in starts.items() if n > 1] == []
