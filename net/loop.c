@@ -88,16 +88,25 @@ static void arm_tick(struct loop *l)
     l->tick_at_us = node->key;
 }
 
+/* Flushes and reaps until quiet or for MAX_ROUNDS. Returns whether there was anything to do. */
+static bool settle(struct loop *l)
+{
+    int i = 0;
+
+    for (; i < MAX_ROUNDS && !(list_is_empty(&l->dirty) && list_is_empty(&l->dead)); i++) {
+        flush_all(l);
+        reap_all(l);
+    }
+    return i > 0;
+}
+
 static void on_prepare(struct ev_loop *ev, ev_prepare *w, int revents)
 {
     struct loop *l = container_of(w, struct loop, prepare);
     bool more;
 
     (void)revents;
-    for (int i = 0; i < MAX_ROUNDS && !(list_is_empty(&l->dirty) && list_is_empty(&l->dead)); i++) {
-        flush_all(l);
-        reap_all(l);
-    }
+    settle(l);
     more = !list_is_empty(&l->dirty) || !list_is_empty(&l->dead);
     if (more && !ev_is_active(&l->again))
         ev_idle_start(ev, &l->again);
@@ -130,10 +139,7 @@ void loop_fini(struct loop *l)
 {
     if (l->ev == NULL)
         return;
-    for (int i = 0; i < MAX_ROUNDS && !(list_is_empty(&l->dirty) && list_is_empty(&l->dead)); i++) {
-        flush_all(l);
-        reap_all(l);
-    }
+    settle(l);
     mbox_fini(&l->mbox);
     ev_check_stop(l->ev, &l->check);
     ev_prepare_stop(l->ev, &l->prepare);
@@ -153,10 +159,14 @@ void loop_run(struct loop *l)
     ev_run(l->ev, 0);
 }
 
+/* What a flush or an end changed is seen by the caller before the loop blocks again. */
 void loop_turn(struct loop *l)
 {
     loop_refresh(l);
+    if (settle(l))
+        return;
     ev_run(l->ev, EVRUN_ONCE);
+    settle(l);
 }
 
 void loop_stop(struct loop *l)

@@ -45,8 +45,8 @@ uint64_t loop_refresh(struct loop *l);
 void loop_init(struct loop *l, void *mbox_arg);
 void loop_fini(struct loop *l);
 void loop_run(struct loop *l); /* until loop_stop */
-void loop_turn(
-    struct loop *l); /* one turn, blocking for the first event: for tests and CLI verbs */
+/* One turn: what is due now, or block for one event. For tests and CLI verbs. */
+void loop_turn(struct loop *l);
 void loop_stop(struct loop *l); /* on its thread */
 
 /* Where the next bytes of a socket go: *ret_slab (borrowed; slab_ref what is kept) and at least
