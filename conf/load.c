@@ -1,124 +1,12 @@
 #include "conf/load.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/xalloc.h"
 #include "conf/nearest.h"
-
-/* ---- text ---- */
-
-/* jansson follows brackets by recursion, 2048 deep; a shallower limit is met before it starts. */
-static bool depth_is_fine(const char *text, size_t len, const char *file,
-                          struct conf_problems *problems)
-{
-    bool in_string = false;
-    int depth = 0, line = 1, column = 0;
-
-    for (size_t i = 0; i < len; i++) {
-        const char c = text[i];
-
-        column++;
-        if (c == '\n') {
-            line++;
-            column = 0;
-        } else if (in_string) {
-            if (c == '\\')
-                i++, column++;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
-            if (++depth > CONF_DEPTH_MAX) {
-                conf_problem_file(problems, file, line, column,
-                                  "brackets nest deeper than the limit of %d", CONF_DEPTH_MAX);
-                return false;
-            }
-        } else if (c == '}' || c == ']') {
-            depth--;
-        }
-    }
-    return true;
-}
-
-json_t *conf_parse(const char *text, size_t len, size_t max_bytes, const char *file,
-                   struct conf_problems *problems)
-{
-    json_error_t error;
-
-    if (len > max_bytes) {
-        conf_problem_file(problems, file, 0, 0, "is over the limit of %zu bytes", max_bytes);
-        return NULL;
-    }
-    if (!depth_is_fine(text, len, file, problems))
-        return NULL;
-
-    json_t *const root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
-
-    if (root == NULL) {
-        const bool duplicate = json_error_code(&error) == json_error_duplicate_key;
-
-        conf_problem_file(problems, file, error.line, error.column, "%s%s",
-                          duplicate ? "" : "not JSON: ", error.text);
-    }
-    return root;
-}
-
-static int read_all(int fd, char *into, size_t size, size_t *ret_len)
-{
-    size_t len = 0;
-
-    while (len < size) {
-        const ssize_t n = read(fd, into + len, size - len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (n == 0)
-            break;
-        len += (size_t)n;
-    }
-    *ret_len = len;
-    return 0;
-}
-
-json_t *conf_parse_file(const char *path, const char *shown, struct conf_problems *problems)
-{
-    json_t *root = NULL;
-    struct stat st;
-    size_t len = 0;
-    int r = 0;
-
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us */
-    if (fd < 0) {
-        conf_problem_file(problems, shown, 0, 0, "can't open: %s", strerror(errno));
-        return NULL;
-    }
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        conf_problem_file(problems, shown, 0, 0, "is not a regular file");
-        close(fd);
-        return NULL;
-    }
-    /* One byte more than allowed, so that a file that grew meanwhile is seen too. */
-    char *const text = xcalloc(1, CONF_FILE_BYTES_MAX + 1);
-
-    r = read_all(fd, text, CONF_FILE_BYTES_MAX + 1, &len);
-    if (r < 0)
-        conf_problem_file(problems, shown, 0, 0, "can't read: %s", strerror(-r));
-    else
-        root = conf_parse(text, len, CONF_FILE_BYTES_MAX, shown, problems);
-    free(text);
-    close(fd);
-    return root;
-}
 
 /* ---- values in messages ---- */
 
@@ -166,11 +54,6 @@ static const char *take_text(struct conf_load *l, const char *text)
         conf_problem(&l->where, "the whole config is over the limit of %zu bytes",
                      l->arena->ceiling_bytes);
     return copy == NULL ? "" : copy;
-}
-
-static void *member(void *into, size_t offset)
-{
-    return (char *)into + offset;
 }
 
 static const char *space_unit(const struct conf_field *f, char dst[32])
@@ -303,8 +186,8 @@ static void load_strings(struct conf_load *l, const struct conf_field *f, json_t
         n_good += load_text(l, item, 1, f->max_value, f->rule, &items[n_good]);
         conf_where_up(&l->where, mark);
     }
-    *(const char ***)member(into, f->offset) = items;
-    *(size_t *)member(into, f->count_offset) = n_good;
+    *(const char ***)conf_member(into, f->offset) = items;
+    *(size_t *)conf_member(into, f->count_offset) = n_good;
 }
 
 static void load_list(struct conf_load *l, const struct conf_field *f, json_t *v, void *into)
@@ -326,8 +209,8 @@ static void load_list(struct conf_load *l, const struct conf_field *f, json_t *v
         conf_load_object(l, f->table, item, items + i * f->table->size);
         conf_where_up(&l->where, mark);
     }
-    *(void **)member(into, f->offset) = items;
-    *(size_t *)member(into, f->count_offset) = n;
+    *(void **)conf_member(into, f->offset) = items;
+    *(size_t *)conf_member(into, f->count_offset) = n;
 }
 
 static void check_key(struct conf_load *l, const struct conf_field *f, const char *key)
@@ -362,8 +245,8 @@ void conf_load_map(struct conf_load *l, const struct conf_field *f, json_t *v, v
         *(const char **)(void *)one = take_text(l, key);
         conf_where_up(&l->where, mark);
     }
-    *(void **)member(into, f->offset) = items;
-    *(size_t *)member(into, f->count_offset) = n;
+    *(void **)conf_member(into, f->offset) = items;
+    *(size_t *)conf_member(into, f->count_offset) = n;
 }
 
 static void load_pairs(struct conf_load *l, const struct conf_field *f, json_t *v, void *into)
@@ -392,8 +275,8 @@ static void load_pairs(struct conf_load *l, const struct conf_field *f, json_t *
             n_good += load_text(l, item, 1, f->max_value, f->rule, &p->text);
         conf_where_up(&l->where, mark);
     }
-    *(struct conf_pair **)member(into, f->offset) = pairs;
-    *(size_t *)member(into, f->count_offset) = n_good;
+    *(struct conf_pair **)conf_member(into, f->offset) = pairs;
+    *(size_t *)conf_member(into, f->count_offset) = n_good;
 }
 
 static void load_json(struct conf_load *l, const json_t *v, const char **into)
@@ -407,7 +290,7 @@ static void load_json(struct conf_load *l, const json_t *v, const char **into)
 
 static void load_field(struct conf_load *l, const struct conf_field *f, json_t *v, void *into)
 {
-    void *const at = member(into, f->offset);
+    void *const at = conf_member(into, f->offset);
     char shown[CONF_QUOTE_BYTES];
 
     switch (f->kind) {
@@ -513,107 +396,4 @@ int conf_load_text(struct arena *arena, const struct conf_table *table, const ch
         json_decref(object);
     }
     return problems->n == before ? 0 : -EINVAL;
-}
-
-/* ---- defaults ---- */
-
-void conf_defaults(const struct conf_table *table, void *into)
-{
-    for (const struct conf_field *f = table->fields; f->kind != CONF_KIND_END; f++) {
-        void *const at = member(into, f->offset);
-
-        switch (f->kind) {
-        case CONF_KIND_BOOL:
-            *(bool *)at = f->dflt != 0;
-            break;
-        case CONF_KIND_UINT:
-            *(uint32_t *)at = (uint32_t)f->dflt;
-            break;
-        case CONF_KIND_ENUM:
-            *(int *)at = (int)f->dflt;
-            break;
-        case CONF_KIND_STR:
-            *(const char **)at = f->dflt_text == NULL ? "" : f->dflt_text;
-            break;
-        case CONF_KIND_OBJECT:
-            conf_defaults(f->table, at);
-            break;
-        case CONF_KIND_STRS:
-        case CONF_KIND_LIST:
-        case CONF_KIND_MAP:
-        case CONF_KIND_PAIRS:
-        case CONF_KIND_JSON:
-        case CONF_KIND_END:
-            break; /* empty */
-        }
-    }
-}
-
-static json_t *default_of(const struct conf_field *f)
-{
-    switch (f->kind) {
-    case CONF_KIND_BOOL:
-        return json_boolean(f->dflt != 0);
-    case CONF_KIND_UINT:
-        return json_integer((json_int_t)f->dflt);
-    case CONF_KIND_ENUM:
-        return json_string(f->words[f->dflt]);
-    case CONF_KIND_STR:
-        return json_string(f->dflt_text == NULL ? "" : f->dflt_text);
-    case CONF_KIND_OBJECT:
-        return conf_with_defaults(f->table, NULL);
-    case CONF_KIND_STRS:
-    case CONF_KIND_LIST:
-        return json_array();
-    case CONF_KIND_MAP:
-    case CONF_KIND_PAIRS:
-        return json_object();
-    case CONF_KIND_JSON:
-    case CONF_KIND_END:
-        break;
-    }
-    return json_null();
-}
-
-static json_t *list_with_defaults(const struct conf_field *f, json_t *array)
-{
-    json_t *const whole = json_array();
-    json_t *item = NULL;
-    size_t i = 0;
-
-    json_array_foreach(array, i, item)
-        json_array_append_new(whole, conf_with_defaults(f->table, item));
-    return whole;
-}
-
-json_t *conf_map_with_defaults(const struct conf_field *f, json_t *object)
-{
-    json_t *const whole = json_object();
-    const char *key = NULL;
-    json_t *item = NULL;
-
-    json_object_foreach(object, key, item)
-        json_object_set_new(whole, key, conf_with_defaults(f->table, item));
-    return whole;
-}
-
-json_t *conf_with_defaults(const struct conf_table *table, json_t *object)
-{
-    json_t *const whole = json_object();
-
-    for (const struct conf_field *f = table->fields; f->kind != CONF_KIND_END; f++) {
-        json_t *const v = json_object_get(object, f->key);
-
-        if (v == NULL)
-            json_object_set_new(whole, f->key, default_of(f));
-        else if (f->kind == CONF_KIND_OBJECT)
-            json_object_set_new(whole, f->key, conf_with_defaults(f->table, v));
-        else if (f->kind == CONF_KIND_LIST)
-            json_object_set_new(whole, f->key, list_with_defaults(f, v));
-        else if (f->kind == CONF_KIND_MAP)
-            json_object_set_new(whole, f->key, conf_map_with_defaults(f, v));
-        else
-            json_object_set(whole, f->key, v);
-    }
-    return whole;
 }

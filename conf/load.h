@@ -37,6 +37,12 @@ void conf_load_object(struct conf_load *l, const struct conf_table *table, json_
 /* The members of a JSON object as an array of the table's structs; see CONF_KIND_MAP. */
 void conf_load_map(struct conf_load *l, const struct conf_field *field, json_t *object, void *into);
 
+/* Where a row's value lies in its struct. */
+static inline void *conf_member(void *into, size_t offset)
+{
+    return (char *)into + offset;
+}
+
 /* The file again with the defaults of its tables filled in, for --print-config. */
 json_t *conf_with_defaults(const struct conf_table *table, json_t *object);
 json_t *conf_map_with_defaults(const struct conf_field *field, json_t *object);

@@ -1,6 +1,5 @@
 #include "penstock/fleet.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +7,11 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/xalloc.h"
+#include "penstock/fleet_parts.h"
 
-#define STOP_GRACE_US     (10 * US_PER_S)   /* SIGTERM to SIGKILL; nothing runs there any more */
-#define RETRY_FIRST_US    (250 * US_PER_MS) /* doubles with each start that does not live */
-#define RETRY_MAX_US      (30 * US_PER_S)
-#define LIVED_US          (10 * US_PER_S) /* ready this long: the next end is no failed start */
-#define UNHEALTHY_MOST_US (30 * US_PER_S) /* then it is replaced */
+#define STOP_GRACE_US  (10 * US_PER_S)   /* SIGTERM to SIGKILL; nothing runs there any more */
+#define RETRY_FIRST_US (250 * US_PER_MS) /* doubles with each start that does not live */
+#define RETRY_MAX_US   (30 * US_PER_S)
 
 void fleet_init(struct fleet *f, struct driver *driver, struct cluster_view *view,
                 struct decisions *decisions, uint64_t drain_us)
@@ -28,7 +26,7 @@ void fleet_init(struct fleet *f, struct driver *driver, struct cluster_view *vie
     sources_init(&f->sources);
 }
 
-static void run_free(struct run *run)
+void run_free(struct run *run)
 {
     list_remove(&run->node);
     free(run->model);
@@ -177,109 +175,10 @@ void fleet_set_generation(struct fleet *f, const struct generation *g, uint64_t 
     f->endpoints_changed = true;
 }
 
-/* ---- scale ---- */
+/* ---- what happens to replicas ---- */
 
-bool fleet_observe(struct fleet *f, const char *gateway, uint32_t worker, uint64_t sequence,
-                   uint64_t interval_us, const struct fleet_load *loads, size_t n_loads,
-                   uint64_t now_us)
-{
-    uint32_t n_sources = 0, n_stale = 0;
-
-    if (!sources_heard(&f->sources, gateway, worker, sequence, now_us))
-        return false;
-    n_sources = sources_count(&f->sources, now_us, 2 * US_PER_S, 60 * US_PER_S, &n_stale);
-    list_each (&f->runs, node) {
-        struct run *const run = list_entry(node, struct run, node);
-        const struct fleet_load none = {0};
-        const struct fleet_load *load = &none;
-
-        for (size_t i = 0; i < n_loads; i++) {
-            if (strcmp(loads[i].model, run->model) == 0 &&
-                strcmp(loads[i].version, run->version) == 0)
-                load = &loads[i];
-        }
-        scaler_observe(&run->scaler, now_us, interval_us, load->inflight_seconds,
-                       (double)load->started, n_sources);
-        run->queued = load->queued;
-    }
-    return true;
-}
-
-static uint32_t warm_now(const struct run *run, uint64_t now_us)
-{
-    return now_us < run->warm_until_us ? run->warm_replicas : 0;
-}
-
-static struct scaler_conf scaler_conf_of(const struct run *run, uint64_t now_us)
-{
-    const struct scaling_conf *const s = &run->model_conf->scaling;
-    const uint32_t warm = warm_now(run, now_us);
-    struct scaler_conf c = {
-        .min = run->weight > 0 ? s->min : 0,
-        .max = s->max,
-        .target_inflight = s->target_inflight > 0 ? s->target_inflight
-                           : run->conf->slots > 0 ? run->conf->slots
-                                                  : 4,
-        .target_qps = s->target_qps,
-        .stable_window_s = s->stable_window_s,
-        .burst_window_s = s->burst_window_s,
-        .scale_down_delay_s = s->scale_down_delay_s,
-        .idle_s = s->idle_s,
-    };
-
-    /* Without traffic of its own a version serves who asks for it by name, and sleeps otherwise. */
-    if (run->weight == 0 && c.idle_s == 0)
-        c.idle_s = 60;
-    if (c.min < warm)
-        c.min = warm;
-    if (c.max < c.min)
-        c.max = c.min;
-    return c;
-}
-
-static void decide_run(struct fleet *f, struct run *run, uint32_t n_sources, uint32_t n_stale,
-                       uint64_t now_us)
-{
-    const struct scaler_conf conf = scaler_conf_of(run, now_us);
-    const struct scaler_input in = {
-        .now_us = now_us,
-        .ready = fleet_count(f, run, REPLICA_READY),
-        .starting = fleet_count(f, run, REPLICA_STARTING),
-        .n_sources = n_sources,
-        .n_stale = n_stale,
-        .queued = run->queued,
-    };
-    const uint32_t before = run->last.desired;
-
-    run->last = scaler_decide(&run->scaler, &conf, &in);
-    if (run->last.desired < conf.min)
-        run->last.desired = conf.min;
-    if (run->last.desired != before)
-        decisions_add(f->decisions, "scale", run->model, run->version, "%u -> %u replicas (%s): %s",
-                      before, run->last.desired, scale_reason_name(run->last.reason),
-                      run->last.text);
-}
-
-void fleet_decide(struct fleet *f, uint64_t now_us)
-{
-    uint32_t n_stale = 0;
-    const uint32_t n_sources =
-        sources_count(&f->sources, now_us, 2 * US_PER_S, 60 * US_PER_S, &n_stale);
-
-    list_each (&f->runs, node) {
-        struct run *const run = list_entry(node, struct run, node);
-
-        if (run->conf != NULL)
-            decide_run(f, run, n_sources, n_stale, now_us);
-        else
-            run->last.desired = warm_now(run, now_us);
-    }
-}
-
-/* ---- start ---- */
-
-static void start_failed(struct fleet *f, struct run *run, uint64_t now_us, const char *what,
-                         const char *why)
+void run_start_failed(struct fleet *f, struct run *run, uint64_t now_us, const char *what,
+                      const char *why)
 {
     uint64_t wait_us = RETRY_FIRST_US;
 
@@ -294,297 +193,12 @@ static void start_failed(struct fleet *f, struct run *run, uint64_t now_us, cons
                   (double)wait_us / 1e6);
 }
 
-static int place(struct fleet *f, struct run *run, struct plan_placement *ret_placement)
-{
-    const struct version_conf *const v = run->conf;
-    const struct plan_request req = {
-        .cpu_milli = v->cpu_milli,
-        .memory_mib = v->memory_mib,
-        .gpu_milli = v->gpu.milli,
-        .gpu_memory_mib = v->gpu.memory_mib,
-        .models = v->gpu.models,
-        .n_models = v->gpu.n_models,
-    };
-    struct plan_why why;
-    struct plan plan;
-
-    plan_init(&plan, f->view);
-    const enum plan_outcome outcome = plan_task(&plan, &req, &why);
-
-    if (outcome == PLAN_OK)
-        *ret_placement = plan.placements[0];
-    plan_fini(&plan);
-    if (outcome == PLAN_OK) {
-        run->no_room[0] = '\0';
-        return PLAN_OK;
-    }
-    /* Told once for each new reason, not each tick. */
-    if (strcmp(run->no_room, why.text) != 0)
-        decisions_add(f->decisions, "no_room", run->model, run->version, "%s", why.text);
-    snprintf(run->no_room, sizeof(run->no_room), "%s", why.text);
-    return outcome;
-}
-
-static void describe(const struct fleet *f, const struct replica *r, char *dst, size_t size)
-{
-    const struct plan_placement *const p = &r->placement;
-    const struct plan_node *const node = &f->view->nodes[p->node];
-    size_t n = (size_t)snprintf(dst, size, "%s at %s on node %s", r->id, r->address, node->name);
-
-    for (size_t i = 0; i < p->n_cards && n < size; i++)
-        n += (size_t)snprintf(dst + n, size - n, "%s%s", i == 0 ? ", card " : "+",
-                              node->cards[p->cards[i]].id);
-    if (p->n_cards > 0 && n < size)
-        snprintf(dst + n, size - n, " (%u thousandths, %u MiB)", p->gpu_milli, p->gpu_memory_mib);
-}
-
-static int driver_start_replica(struct fleet *f, const struct replica *r, struct err *err)
-{
-    const struct run *const run = r->run;
-    const struct plan_node *const node = &f->view->nodes[r->placement.node];
-    const struct env_pair names[] = {
-        {"PENSTOCK_MODEL", run->model},
-        {"PENSTOCK_VERSION", run->version},
-        {"PENSTOCK_REPLICA", r->id},
-    };
-    const struct env_pair blanks[] = {{"model", run->model}, {"version", run->version}};
-    const char *cards[PLAN_MAX_CARDS];
-
-    for (size_t i = 0; i < r->placement.n_cards; i++)
-        cards[i] = node->cards[r->placement.cards[i]].id;
-    const struct unit_spec spec = {
-        .id = r->id,
-        .command = (const char *const *)run->conf->command,
-        .n_command = run->conf->n_command,
-        .blanks = blanks,
-        .n_blanks = ARRAY_LEN(blanks),
-        .env = names,
-        .n_env = ARRAY_LEN(names),
-        .address = r->address,
-        .node = node->name,
-        .cards = cards,
-        .n_cards = r->placement.n_cards,
-        .cpu_milli = r->placement.cpu_milli,
-        .memory_mib = r->placement.memory_mib,
-        .gpu_milli = r->placement.gpu_milli,
-        .gpu_memory_mib = r->placement.gpu_memory_mib,
-    };
-
-    return driver_start(f->driver, &spec, err);
-}
-
-/* PLAN_OK, the placer's outcome, or -errno. */
-static int start_one(struct fleet *f, struct run *run, uint64_t now_us)
-{
-    struct plan_placement placement;
-    char id[300], address[DRIVER_ADDRESS_MAX], text[400];
-    struct err err = {0};
-    int r = place(f, run, &placement);
-
-    if (r != PLAN_OK)
-        return r;
-    r = driver_reserve_address(f->driver, f->view->nodes[placement.node].name, address,
-                               sizeof(address), &err);
-    if (r < 0) {
-        cluster_view_release(f->view, &placement);
-        start_failed(f, run, now_us, "replica_start_failed", err.text);
-        return r;
-    }
-    snprintf(id, sizeof(id), "%s/%s#%u", run->model, run->version, ++run->last_number);
-    struct replica *replica = replica_new(run, id, address, now_us);
-
-    replica->spec = run->spec;
-    replica->placement = placement;
-    r = driver_start_replica(f, replica, &err);
-    if (r < 0) {
-        cluster_view_release(f->view, &placement);
-        replica = replica_free(replica);
-        start_failed(f, run, now_us, "replica_start_failed", err.text);
-        return r;
-    }
-    list_push_back(&f->replicas, &replica->node);
-    f->endpoints_changed = true;
-    describe(f, replica, text, sizeof(text));
-    decisions_add(f->decisions, "replica_start", run->model, run->version, "%s", text);
-    return PLAN_OK;
-}
-
-/* ---- drain and stop ---- */
-
-static void stop(struct fleet *f, struct replica *r, uint64_t now_us)
+void fleet_stop_replica(struct fleet *f, struct replica *r, uint64_t now_us)
 {
     replica_set_state(r, REPLICA_STOPPING, now_us);
     f->endpoints_changed = true;
     driver_stop(f->driver, r->id, STOP_GRACE_US); /* -ENOENT: its end is on the way already */
 }
-
-static void drain(struct fleet *f, struct replica *r, uint64_t now_us, const char *why)
-{
-    decisions_add(f->decisions, "replica_drain", r->run->model, r->run->version, "%s: %s", r->id,
-                  why);
-    if (r->ready_us == 0) { /* never had a call */
-        stop(f, r, now_us);
-        return;
-    }
-    replica_set_state(r, REPLICA_DRAINING, now_us);
-    r->drain_epoch = 0;
-    r->drain_limit_us = now_us + f->drain_us;
-    f->endpoints_changed = true;
-}
-
-/* Whom to lose first: who is not ready, then the youngest. */
-static struct replica *least_needed(struct fleet *f, const struct run *run, bool outdated)
-{
-    struct replica *best = NULL;
-
-    list_each (&f->replicas, node) {
-        struct replica *const r = list_entry(node, struct replica, node);
-
-        if (r->run != run || !replica_is_live(r) || (r->spec != run->spec) != outdated)
-            continue;
-        if (best == NULL || (best->state == REPLICA_READY) >= (r->state == REPLICA_READY))
-            best = r;
-    }
-    return best;
-}
-
-/* Room for somebody who needs it now: the youngest replica that is only kept warm goes. */
-static bool give_up_warm(struct fleet *f, const struct run *wanting, uint64_t now_us)
-{
-    list_each (&f->runs, node) {
-        struct run *const run = list_entry(node, struct run, node);
-        struct replica *const r = run == wanting || run->weight > 0 || warm_now(run, now_us) == 0
-                                      ? NULL
-                                      : least_needed(f, run, false);
-        char why[300];
-
-        if (r == NULL)
-            continue;
-        run->warm_replicas--;
-        if (run->last.desired > run->warm_replicas)
-            run->last.desired = run->warm_replicas;
-        snprintf(why, sizeof(why), "kept warm only, and %s/%s has no room", wanting->model,
-                 wanting->version);
-        drain(f, r, now_us, why);
-        return true;
-    }
-    return false;
-}
-
-/* ---- make it so ---- */
-
-struct tally {
-    uint32_t live, ready; /* of the current spec */
-    uint32_t outdated, leaving;
-};
-
-static struct tally tally_of(const struct fleet *f, const struct run *run)
-{
-    struct tally t = {0};
-
-    list_each (&f->replicas, node) {
-        const struct replica *const r = list_entry(node, struct replica, node);
-
-        if (r->run != run)
-            continue;
-        if (!replica_is_live(r))
-            t.leaving++;
-        else if (r->spec != run->spec)
-            t.outdated++;
-        else
-            t.live++, t.ready += r->state == REPLICA_READY;
-    }
-    return t;
-}
-
-static void grow(struct fleet *f, struct run *run, const struct tally *t, uint64_t now_us)
-{
-    uint32_t missing = run->last.desired - t->live;
-
-    if (run->conf == NULL || now_us < run->retry_us)
-        return;
-    if (run->failures > 0)
-        missing = 1; /* a command that fails is tried once at a time */
-    while (missing > 0) {
-        const int r = start_one(f, run, now_us);
-
-        if (r == PLAN_OK) {
-            missing--;
-            continue;
-        }
-        /* No room: an outdated one of its own makes way, or one kept warm. What leaves already
-         * makes room soon. */
-        if (r > 0 && run->weight > 0 && t->leaving == 0) {
-            struct replica *const old = least_needed(f, run, true);
-
-            if (old != NULL)
-                drain(f, old, now_us, "outdated, and its successor has no room beside it");
-            else
-                give_up_warm(f, run, now_us);
-        }
-        return;
-    }
-}
-
-static void shrink(struct fleet *f, struct run *run, const struct tally *t, uint64_t now_us)
-{
-    char why[300];
-
-    for (uint32_t n = t->live; n > run->last.desired; n--) {
-        struct replica *const r = least_needed(f, run, false);
-
-        snprintf(why, sizeof(why), "%u of %u replicas are enough", run->last.desired, n);
-        if (r != NULL)
-            drain(f, r, now_us, why);
-    }
-    if (t->outdated > 0 && t->ready >= run->last.desired) {
-        for (struct replica *r = least_needed(f, run, true); r != NULL;
-             r = least_needed(f, run, true))
-            drain(f, r, now_us, "its command or its share changed, the successors are ready");
-    }
-}
-
-/* A start that takes too long, a replica that stays unhealthy. */
-static void step_replica(struct fleet *f, struct replica *r, uint64_t now_us)
-{
-    const uint32_t timeout_ms = r->run->conf == NULL ? 60000 : r->run->conf->start_timeout_ms;
-    char why[400];
-
-    if (r->state == REPLICA_READY && now_us - r->ready_us >= LIVED_US && r->spec == r->run->spec)
-        r->run->failures = 0;
-    if (r->state == REPLICA_STARTING && now_us - r->started_us > timeout_ms * US_PER_MS) {
-        snprintf(why, sizeof(why), "%s was not ready within start_timeout_ms %u", r->id,
-                 timeout_ms);
-        start_failed(f, r->run, now_us, "replica_start_timeout", why);
-        stop(f, r, now_us);
-    } else if (r->state == REPLICA_UNHEALTHY && now_us - r->state_us > UNHEALTHY_MOST_US) {
-        snprintf(why, sizeof(why), "unhealthy for %.0f s: replaced",
-                 (double)UNHEALTHY_MOST_US / 1e6);
-        drain(f, r, now_us, why);
-    }
-}
-
-void fleet_step(struct fleet *f, uint64_t now_us)
-{
-    if (f->ending)
-        return;
-    list_each (&f->replicas, node)
-        step_replica(f, list_entry(node, struct replica, node), now_us);
-    list_each (&f->runs, node) {
-        struct run *const run = list_entry(node, struct run, node);
-        const struct tally t = tally_of(f, run);
-
-        if (t.live < run->last.desired)
-            grow(f, run, &t, now_us);
-        else
-            shrink(f, run, &t, now_us);
-        if (run->conf == NULL && t.live + t.outdated + t.leaving == 0 &&
-            now_us >= run->warm_until_us)
-            run_free(run);
-    }
-}
-
-/* ---- what happens to replicas ---- */
 
 static struct replica *find(const struct fleet *f, const char *id)
 {
@@ -611,7 +225,7 @@ static void ended(struct fleet *f, struct replica *r, const char *text, uint64_t
         run->restarts++;
         if (r->ready_us != 0 && now_us - r->ready_us >= LIVED_US)
             run->failures = 0;
-        start_failed(f, run, now_us, "replica_crash", why);
+        run_start_failed(f, run, now_us, "replica_crash", why);
     }
     forget(f, r);
 }
@@ -741,7 +355,7 @@ void fleet_stop_drained(struct fleet *f, fleet_calls_fn calls, void *arg, uint64
             decisions_add(f->decisions, "replica_drain_limit", r->run->model, r->run->version,
                           "%s still has calls after %.0f s: stopped", r->id,
                           (double)f->drain_us / 1e6);
-        stop(f, r, now_us);
+        fleet_stop_replica(f, r, now_us);
     }
 }
 
@@ -752,7 +366,7 @@ bool fleet_stop_all(struct fleet *f, uint64_t now_us)
         struct replica *const r = list_entry(node, struct replica, node);
 
         if (r->state != REPLICA_STOPPING)
-            stop(f, r, now_us);
+            fleet_stop_replica(f, r, now_us);
     }
     return list_is_empty(&f->replicas);
 }
