@@ -622,6 +622,7 @@ static struct conn *conn_new(struct loop *l, int fd, enum h2_role role,
     c->setup_by_us = l->now_us + conf->connect_timeout_us;
     conn_arm(c);
     c->h2 = h2_new(conf->engine, role, &conf->limits, &events, c, &l->slabs);
+    h2_set_clock(c->h2, &c->loop->now_us);
     return c;
 }
 

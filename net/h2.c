@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "net/h2_engine.h"
 
-static const struct h2_engine *const engines[] = {&h2_engine_session};
+static const struct h2_engine *const engines[] = {&h2_engine_session, &h2_engine_native};
 
 static const char *const code_names[] = {
     [H2_NO_ERROR] = "NO_ERROR",
@@ -78,6 +78,11 @@ struct h2 *h2_free(struct h2 *h)
     check(h->n_streams == 0);
     h->engine->destroy(h);
     return NULL;
+}
+
+void h2_set_clock(struct h2 *h, const uint64_t *now_us)
+{
+    h->now_us = now_us;
 }
 
 int h2_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, struct err *err)

@@ -1,7 +1,8 @@
 /* net/h2.h - one HTTP/2 connection, either role: bytes in -> events, calls -> bytes out.
  *
  * The only interface to HTTP/2. An engine is an ops table behind it: `session` stands on
- * nghttp2_session (net/h2_session.c) and is the reference.
+ * nghttp2_session (net/h2_session.c) and is the reference; `native` has its own framing
+ * (net/h2_native.h) and takes of nghttp2 the HPACK coder alone.
  *
  * Owns:      its streams; a struct h2_stream is valid from h2_open / the first on_headers until its
  *            on_close returned.
@@ -110,12 +111,15 @@ struct h2_events {
 };
 
 struct h2_engine; /* ops table */
-extern const struct h2_engine h2_engine_session;
+extern const struct h2_engine h2_engine_session, h2_engine_native;
 const struct h2_engine *h2_engine_find(const char *name); /* NULL: unknown */
 
 struct h2 *h2_new(const struct h2_engine *engine, enum h2_role role, const struct h2_limits *limits,
                   const struct h2_events *events, void *user, struct slab_pool *pool);
 struct h2 *h2_free(struct h2 *h); /* returns NULL */
+
+/* Where the time is kept, for budgets that refill (native engine). NULL: it stands still. */
+void h2_set_clock(struct h2 *h, const uint64_t *now_us);
 
 /* Feed bytes that lie in slab. 0, or -EPROTO with err filled: flush (a GOAWAY may be queued), then
  * close. The session engine finds some errors only when it writes its GOAWAY: then 0 comes here,

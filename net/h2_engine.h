@@ -17,7 +17,8 @@ struct h2 {
     struct h2_events events;
     void *user;
     struct slab_pool *pool;
-    uint32_t n_streams; /* between open and on_close */
+    const uint64_t *now_us; /* h2_set_clock; NULL: none */
+    uint32_t n_streams;     /* between open and on_close */
     bool saw_goaway;
     char why[256]; /* h2_why_done */
 };

@@ -170,6 +170,27 @@ void outq_copy(struct outq *q, const void *p, size_t len)
     }
 }
 
+uint8_t *outq_put(struct outq *q, size_t len)
+{
+    struct out_seg *last = q->n > 0 ? outq_at(q, q->n - 1) : NULL;
+    uint8_t *to;
+
+    check(len <= SLAB_SMALL_BYTES);
+    if (q->tail != NULL && q->tail->cap - q->tail_used < len)
+        outq_drop_tail(q);
+    if (q->tail == NULL)
+        q->tail = slab_get(q->pool, SLAB_SMALL_BYTES);
+    to = q->tail->data + q->tail_used;
+    q->tail_used += (uint32_t)len;
+    if (last != NULL && last->owner == q->tail && last->p + last->len == to) {
+        last->len += len;
+        q->bytes += len;
+    } else {
+        outq_push(q, q->tail, to, len);
+    }
+    return to;
+}
+
 void outq_ref(struct outq *q, struct slab *owner, const uint8_t *p, size_t len)
 {
     if (len < OUTQ_COPY_BELOW)

@@ -27,6 +27,7 @@ struct slab_pool {
     struct list free_lists[2]; /* small, large */
     size_t n_free[2];
     size_t pinned_bytes; /* in slabs that are out; the worker's memory account */
+    struct nstream_shared *h2_shared; /* net/h2_stream.h's, while it has connections */
 };
 
 #define SLAB_SMALL_BYTES (16u * 1024)
@@ -54,6 +55,8 @@ struct outq {
 void outq_init(struct outq *q, struct slab_pool *pool);
 void outq_fini(struct outq *q);
 void outq_copy(struct outq *q, const void *p, size_t len);
+/* Room for len <= SLAB_SMALL_BYTES bytes in one piece, which the caller fills right away. */
+uint8_t *outq_put(struct outq *q, size_t len);
 /* p lies in owner's data; takes a reference (or copies when short). */
 void outq_ref(struct outq *q, struct slab *owner, const uint8_t *p, size_t len);
 int outq_iov(const struct outq *q, struct iovec *iov, int max);

@@ -98,7 +98,7 @@ struct seen {
     uint32_t id, code; /* id: known once it has left */
     bool by_peer;
     bool hold;         /* do not consume */
-    unsigned no_index; /* fields that came with H2_FIELD_NO_INDEX */
+    unsigned no_index; /* x-... fields that came with H2_FIELD_NO_INDEX */
 };
 
 #define MAX_SEEN 1200
@@ -169,7 +169,7 @@ static inline void pr_headers(void *user, struct h2_stream *s, enum h2_block kin
     x->n_trailers += kind == H2_TRAILERS;
     x->n_end += end;
     for (size_t i = 0; i < n; i++)
-        x->no_index += (fields[i].flags & H2_FIELD_NO_INDEX) != 0;
+        x->no_index += (fields[i].flags & H2_FIELD_NO_INDEX) != 0 && fields[i].name[0] == 'x';
     seen_hook(x, 'h');
 }
 

@@ -3,8 +3,10 @@
 
 #include "base/rng.h"
 
+#ifndef ENGINE_A /* net/meson.build builds this file for each pair of engines */
 #define ENGINE_A "session"
 #define ENGINE_B "session"
+#endif
 
 #define CLIENT_STREAM(p, i) ((p)->client.seen[i])
 #define SERVER_STREAM(p, i) ((p)->server.seen[i])
@@ -738,10 +740,14 @@ static void streams_over_a_limit_that_came_late_are_refused_not_lost(void **stat
 static void cancelling_client_keeps_its_connection(void **state)
 {
     struct pair *p = default_pair();
+    uint64_t now_us = 1;
 
     (void)state;
+    h2_set_clock(p->server.h, &now_us);
     for (int i = 0; i < 1100; i++) {
         struct seen *c = pair_open(p, false);
+
+        now_us += 5000; /* 200 cancels a second, and not one call that ends well */
 
         side_move(&p->client, &p->server, &p->to_server);
         h2_reset(c->s, H2_CANCEL);
@@ -831,9 +837,11 @@ static void random_traffic(uint64_t seed)
     }
     for (size_t i = 0; i < p->server.n_seen; i++) {
         const struct seen *x = &SERVER_STREAM(p, i);
-        const size_t c = (x->id - 1) / 2; /* no id is skipped: RFC 9113 5.1.1 would allow it */
+        size_t c = 0;
 
-        assert_int_equal(CLIENT_STREAM(p, c).id, x->id);
+        while (c < p->client.n_seen && CLIENT_STREAM(p, c).id != x->id)
+            c++;
+        assert_true(c < p->client.n_seen);
         if (!reset[c]) {
             n_whole++;
             assert_int_equal(x->bytes, lens[c]);

@@ -1,0 +1,121 @@
+/* net/h2_hpack.h - header blocks of one connection: nghttp2's HPACK behind a memo each way.
+ *
+ * A gRPC peer sends the same few blocks again and again. A run of representations that change no
+ * table means the same fields each time, so its bytes are looked up (compared, never guessed) and
+ * HPACK does no work. Literals after the run, such as a request id, go through HPACK one by one.
+ *
+ * Owns:      inflater, deflater, the memos. hpack_block: counted, one per distinct set of fields
+ *            that is in use or remembered.
+ * Called by: net/h2_native_recv.c (hpack_in), net/h2_native_send.c (hpack_out).
+ * Lifetime:  hpack_*_init .. hpack_*_fini.
+ * Thread:    one.
+ * Source:    RFC 7541; the memo: docs/performance.md, "HTTP/2 engine".
+ *
+ * Invariants:
+ *  - Entries of a dynamic table are numbered from the first insertion of the connection. A memo
+ *    entry keeps numbers, in effect: its bytes hold for the insertion count they were taken at,
+ *    each later insertion moves its dynamic indices by one, and it holds while the oldest entry it
+ *    names is in the table.
+ *  - Fields that came as literals outside the table leave so; a field that we have not seen before
+ *    leaves so too. So high-entropy values push nothing out of the peer's table or of a memo.
+ */
+#ifndef NET_H2_HPACK_H
+#define NET_H2_HPACK_H
+
+#include "net/h2_message.h"
+#include "net/slab.h"
+
+#define HPACK_MEMO 16 /* entries; a client calls a handful of methods, a server gives two blocks   \
+                       */
+
+/* Which (name, value) pairs this worker has sent: one that comes again is worth a table entry. */
+struct hpack_seen {
+    uint32_t hashes[1024];
+};
+
+/* ---- decoding ---- */
+
+struct hpack_in {
+    struct nghttp2_hd_inflater *inflater;
+    struct hpack_memo *memo[HPACK_MEMO];
+    unsigned next;       /* the one to replace */
+    uint64_t n_inserted; /* since the connection began */
+    uint32_t n_dynamic;  /* entries in the table now */
+};
+
+enum hpack_result {
+    HPACK_OK = 0,
+    HPACK_OVER,   /* over the limits; the table is right, the fields are not kept */
+    HPACK_BOMB,   /* so far over them that decoding on is no use */
+    HPACK_BROKEN, /* RFC 7541 broken: COMPRESSION_ERROR */
+};
+
+struct hpack_list {
+    const struct h2_field *fields; /* valid until hpack_in_done */
+    size_t n;
+    struct message message; /* checked as the part that hpack_in_block was told */
+    struct slab *scratch;
+};
+
+void hpack_in_init(struct hpack_in *in);
+void hpack_in_fini(struct hpack_in *in);
+/* p: a whole block. limits: max_header_bytes and max_header_fields count. */
+enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
+                                 const struct h2_limits *limits, enum message_part part,
+                                 const uint8_t *p, size_t len, struct hpack_list *ret_list);
+void hpack_in_done(struct hpack_list *list);
+
+/* ---- encoding ---- */
+
+struct hpack_out {
+    struct nghttp2_hd_deflater *deflater;
+    struct hpack_seen *seen; /* the worker's */
+    struct hpack_block *memo[HPACK_MEMO];
+    unsigned next;
+    uint64_t n_inserted;
+    uint32_t n_dynamic;
+    bool size_changed; /* the next block must begin with a size update */
+};
+
+struct hpack_block; /* fields that wait to be sent */
+
+void hpack_out_init(struct hpack_out *out, struct hpack_seen *seen);
+void hpack_out_fini(struct hpack_out *out);
+void hpack_out_set_table(struct hpack_out *out, uint32_t max_bytes); /* the peer's setting */
+/* Keep fields until they leave; the caller owes hpack_block_unref. */
+struct hpack_block *hpack_out_hold(struct hpack_out *out, const struct h2_field *fields, size_t n);
+void hpack_block_unref(struct hpack_block *b); /* NULL is fine */
+/* Encode now: bytes leave in the order of these calls. Returns the bytes, which are valid until the
+ * next call: in the memo, in small (of cap bytes), or in *ret_heap, which the caller frees. */
+const uint8_t *hpack_out_encode(struct hpack_out *out, struct hpack_block *b, uint8_t *small,
+                                size_t cap, size_t *ret_len, uint8_t **ret_heap);
+
+/* ---- one representation, RFC 7541 section 6 ---- */
+
+enum hpack_kind { HPACK_INDEXED = 0, HPACK_INSERT, HPACK_LITERAL, HPACK_SIZE };
+
+struct hpack_repr {
+    enum hpack_kind kind;
+    uint32_t index; /* of the field or of its name; 0: the name is spelled out */
+};
+
+/* Returns its length, 0 when [p, end) holds no whole one. Looks at no table. */
+size_t hpack_repr_read(struct hpack_repr *r, const uint8_t *p, const uint8_t *end);
+
+#define HPACK_STATIC_ENTRIES 61u
+
+/* Which literals outside the tables a run may hold besides indexed fields of one byte. */
+enum hpack_run_of {
+    HPACK_RUN_STABLE = 0, /* :path, as nghttp2 sends it: the same from call to call */
+    HPACK_RUN_ANY,
+};
+
+/* The leading run of p that changes no table. ret_max: the highest index in it. Returns its
+ * length. */
+size_t hpack_run(const uint8_t *p, size_t len, enum hpack_run_of of, uint32_t *ret_max);
+/* Do runs of len bytes name the same fields, when a was taken `moved` insertions before b? */
+bool hpack_run_equals(const uint8_t *a, const uint8_t *b, size_t len, uint64_t moved);
+/* Make a run right for `moved` more insertions. False: an index would take a second byte. */
+bool hpack_run_move(uint8_t *p, size_t len, uint64_t moved);
+
+#endif

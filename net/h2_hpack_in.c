@@ -1,0 +1,247 @@
+/* Decoding: memo first, then nghttp2's inflater for the rest of the block. */
+#include <nghttp2/nghttp2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/xalloc.h"
+#include "net/h2_hpack.h"
+
+#define RUN_MAX     512u /* longer runs are not remembered */
+#define BOMB_FACTOR 16u  /* x max_header_bytes decoded: nobody honest sends that */
+#define BOMB_FIELDS 1000u
+
+struct hpack_memo {
+    uint64_t n_inserted; /* the count at which run holds */
+    uint32_t run_len;
+    uint32_t list_bytes; /* as RFC 9113 6.5.2 counts */
+    size_t n;
+    struct message message; /* after these fields */
+    uint8_t *run;
+    struct h2_field fields[]; /* then their strings, then run */
+};
+
+void hpack_in_init(struct hpack_in *in)
+{
+    memset(in, 0, sizeof(*in));
+    check(nghttp2_hd_inflate_new(&in->inflater) == 0);
+}
+
+void hpack_in_fini(struct hpack_in *in)
+{
+    for (size_t i = 0; i < HPACK_MEMO; i++)
+        free(in->memo[i]);
+    nghttp2_hd_inflate_del(in->inflater);
+}
+
+/* ---- memo ---- */
+
+static struct hpack_memo *find_memo(struct hpack_in *in, const uint8_t *run, size_t len,
+                                    uint32_t max_index)
+{
+    if (len == 0 || max_index > HPACK_STATIC_ENTRIES + in->n_dynamic)
+        return NULL;
+    for (size_t i = 0; i < HPACK_MEMO && in->memo[i] != NULL; i++) {
+        struct hpack_memo *m = in->memo[i];
+
+        if (m->run_len != len ||
+            !hpack_run_equals(m->run, run, len, in->n_inserted - m->n_inserted))
+            continue;
+        if (m->n_inserted != in->n_inserted) {
+            memcpy(m->run, run, len);
+            m->n_inserted = in->n_inserted;
+        }
+        return m;
+    }
+    return NULL;
+}
+
+static void keep_memo(struct hpack_in *in, const uint8_t *run, size_t len,
+                      const struct h2_field *fields, size_t n, const struct message *message)
+{
+    size_t bytes = sizeof(struct hpack_memo) + n * sizeof(*fields) + len, list_bytes = 0;
+    struct hpack_memo *m;
+    char *to;
+
+    for (size_t i = 0; i < n; i++) {
+        bytes += (size_t)fields[i].name_len + fields[i].value_len;
+        list_bytes += (size_t)fields[i].name_len + fields[i].value_len + 32;
+    }
+    m = xcalloc(1, bytes);
+    m->n_inserted = in->n_inserted;
+    m->run_len = (uint32_t)len;
+    m->list_bytes = (uint32_t)list_bytes;
+    m->n = n;
+    m->message = *message;
+    to = (char *)&m->fields[n];
+    for (size_t i = 0; i < n; i++) {
+        m->fields[i] = fields[i];
+        m->fields[i].name = memcpy(to, fields[i].name, fields[i].name_len);
+        to += fields[i].name_len;
+        m->fields[i].value = memcpy(to, fields[i].value, fields[i].value_len);
+        to += fields[i].value_len;
+    }
+    m->run = memcpy(to, run, len);
+    free(in->memo[in->next]);
+    in->memo[in->next] = m;
+    in->next = (in->next + 1) % HPACK_MEMO;
+}
+
+/* The check of the fields of m as part: the kept answer, or made anew and kept. */
+static void memo_message(struct hpack_memo *m, enum message_part part, struct message *ret)
+{
+    if (m->message.part != part) {
+        message_begin(&m->message, part);
+        for (size_t i = 0; i < m->n; i++)
+            message_field(&m->message, &m->fields[i]);
+    }
+    *ret = m->message;
+}
+
+/* ---- the slow way ---- */
+
+struct walk {
+    struct hpack_in *in;
+    const struct h2_limits *limits;
+    struct h2_field *fields; /* grow up in the scratch slab */
+    size_t n;
+    uint8_t *strings; /* grow down from its end; a field's 32 bytes of RFC 9113 6.5.2 pay for */
+                      /* its struct h2_field, so max_header_bytes of room are enough */
+    size_t list_bytes;
+    size_t n_seen;
+    bool over;
+    struct message message;
+};
+
+_Static_assert(sizeof(struct h2_field) <= 32, "the scratch of a block");
+
+static void take_field(struct walk *w, const nghttp2_nv *nv, uint32_t flags)
+{
+    struct h2_field *f;
+
+    w->n_seen++;
+    w->list_bytes += nv->namelen + nv->valuelen + 32;
+    if (w->list_bytes > w->limits->max_header_bytes || w->n >= w->limits->max_header_fields)
+        w->over = true; /* go on, or the table is lost; but keep nothing more */
+    if (w->over)
+        return;
+    f = &w->fields[w->n++];
+    w->strings -= nv->valuelen;
+    memcpy(w->strings, nv->value, nv->valuelen);
+    f->value = (const char *)w->strings;
+    w->strings -= nv->namelen;
+    memcpy(w->strings, nv->name, nv->namelen);
+    f->name = (const char *)w->strings;
+    f->name_len = (uint32_t)nv->namelen;
+    f->value_len = (uint32_t)nv->valuelen;
+    f->flags = flags;
+    message_field(&w->message, f);
+}
+
+static bool is_bomb(const struct walk *w)
+{
+    return w->n_seen > BOMB_FIELDS ||
+           w->list_bytes > (size_t)BOMB_FACTOR * w->limits->max_header_bytes;
+}
+
+/* One field, with the size updates before it. Moves *p on. */
+static enum hpack_result inflate_one(struct walk *w, const uint8_t **p, const uint8_t *end)
+{
+    struct hpack_repr r = {.kind = HPACK_SIZE};
+    const uint8_t *q = *p;
+    nghttp2_nv nv;
+    ssize_t used;
+    int flags = 0;
+
+    while (r.kind == HPACK_SIZE) {
+        const size_t n = hpack_repr_read(&r, q, end);
+
+        if (n == 0)
+            break; /* the inflater says what is wrong */
+        q += n;
+        if (r.kind == HPACK_INSERT)
+            w->in->n_inserted++;
+    }
+    used = nghttp2_hd_inflate_hd2(w->in->inflater, &nv, &flags, *p, (size_t)(end - *p), 1);
+    if (used < 0)
+        return HPACK_BROKEN;
+    *p += used;
+    if ((flags & NGHTTP2_HD_INFLATE_EMIT) == 0) /* only size updates were left */
+        return *p == end ? HPACK_OK : HPACK_BROKEN;
+    take_field(w, &nv, r.kind == HPACK_LITERAL ? H2_FIELD_NO_INDEX : 0);
+    return is_bomb(w) ? HPACK_BOMB : HPACK_OK;
+}
+
+static enum hpack_result end_block(struct walk *w)
+{
+    int flags = 0;
+    nghttp2_nv nv;
+
+    /* with no bytes left it says whether the block ended between two fields */
+    if (nghttp2_hd_inflate_hd2(w->in->inflater, &nv, &flags, (const uint8_t *)"", 0, 1) < 0 ||
+        (flags & NGHTTP2_HD_INFLATE_FINAL) == 0)
+        return HPACK_BROKEN;
+    nghttp2_hd_inflate_end_headers(w->in->inflater);
+    w->in->n_dynamic =
+        (uint32_t)nghttp2_hd_inflate_get_num_table_entries(w->in->inflater) - HPACK_STATIC_ENTRIES;
+    return w->over ? HPACK_OVER : HPACK_OK;
+}
+
+static void start_from_memo(struct walk *w, struct hpack_memo *m, enum message_part part)
+{
+    memo_message(m, part, &w->message);
+    w->n_seen = m->n;
+    w->list_bytes = m->list_bytes;
+    if (m->list_bytes > w->limits->max_header_bytes || m->n > w->limits->max_header_fields) {
+        w->over = true;
+        return;
+    }
+    memcpy(w->fields, m->fields, m->n * sizeof(*m->fields));
+    w->n = m->n;
+}
+
+enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
+                                 const struct h2_limits *limits, enum message_part part,
+                                 const uint8_t *p, size_t len, struct hpack_list *ret_list)
+{
+    uint32_t max_index;
+    const size_t run_len = hpack_run(p, len, HPACK_RUN_STABLE, &max_index);
+    struct hpack_memo *m = find_memo(in, p, run_len, max_index);
+    const uint8_t *const end = p + len, *at = p;
+    struct walk w = {.in = in, .limits = limits};
+    enum hpack_result r = HPACK_OK;
+
+    ret_list->scratch = NULL;
+    if (m != NULL && run_len == len) {
+        memo_message(m, part, &ret_list->message);
+        ret_list->fields = m->fields;
+        ret_list->n = m->n;
+        return HPACK_OK;
+    }
+    ret_list->scratch = slab_get(pool, limits->max_header_bytes);
+    w.fields = (struct h2_field *)(void *)ret_list->scratch->data;
+    w.strings = ret_list->scratch->data + limits->max_header_bytes;
+    message_begin(&w.message, part);
+    if (m != NULL) {
+        start_from_memo(&w, m, part);
+        at += run_len;
+    }
+    while (r == HPACK_OK && at < end) {
+        r = inflate_one(&w, &at, end);
+        if (m == NULL && r == HPACK_OK && at == p + run_len && run_len > 0 && run_len <= RUN_MAX &&
+            !w.over)
+            keep_memo(in, p, run_len, w.fields, w.n, &w.message);
+    }
+    if (r == HPACK_OK)
+        r = end_block(&w);
+    ret_list->fields = w.fields;
+    ret_list->n = w.n;
+    ret_list->message = w.message;
+    return r;
+}
+
+void hpack_in_done(struct hpack_list *list)
+{
+    slab_unref(list->scratch);
+    list->scratch = NULL;
+}

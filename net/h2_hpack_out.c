@@ -1,0 +1,365 @@
+/* Encoding: memo first, then nghttp2's deflater for fields worth a table entry, plain literals for
+ * the others. */
+#include <nghttp2/nghttp2.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/xalloc.h"
+#include "net/h2_hpack.h"
+
+#define TABLE_BYTES 4096u /* what we use of the peer's table: RFC 7541's default */
+#define RUN_MAX     1024u /* longer ones are not remembered */
+#define NV_MAX      32u   /* fields given to the deflater in one call */
+
+struct hpack_block {
+    uint32_t refs;
+    uint32_t n;
+    struct hpack_block *memo; /* remembers the first fields of this one, or NULL */
+    /* of one that is remembered: */
+    uint32_t sign;       /* of the fields: cheap, says only "maybe" */
+    uint32_t max_index;  /* in bytes */
+    uint64_t n_inserted; /* the count at which bytes hold */
+    uint32_t len;        /* of bytes; 0: not right any more */
+    uint32_t cap;
+    uint8_t *bytes;
+    struct h2_field fields[]; /* then their strings */
+};
+
+void hpack_out_init(struct hpack_out *out, struct hpack_seen *seen)
+{
+    memset(out, 0, sizeof(*out));
+    out->seen = seen;
+    check(nghttp2_hd_deflate_new(&out->deflater, TABLE_BYTES) == 0);
+}
+
+void hpack_out_fini(struct hpack_out *out)
+{
+    for (size_t i = 0; i < HPACK_MEMO; i++)
+        hpack_block_unref(out->memo[i]);
+    nghttp2_hd_deflate_del(out->deflater);
+}
+
+static void count_dynamic(struct hpack_out *out)
+{
+    out->n_dynamic =
+        (uint32_t)nghttp2_hd_deflate_get_num_table_entries(out->deflater) - HPACK_STATIC_ENTRIES;
+}
+
+void hpack_out_set_table(struct hpack_out *out, uint32_t max_bytes)
+{
+    check(nghttp2_hd_deflate_change_table_size(out->deflater, max_bytes) == 0);
+    out->size_changed = true;
+    count_dynamic(out);
+}
+
+/* ---- blocks ---- */
+
+/* A value that differs from call to call, as far as the fields themselves tell. */
+static bool is_volatile(const struct h2_field *f)
+{
+    return (f->flags & H2_FIELD_NO_INDEX) != 0 && (f->name_len == 0 || f->name[0] != ':');
+}
+
+static bool same_bytes(const char *a, const char *b, uint32_t len)
+{
+    uint64_t x, y;
+
+    for (; len >= 8; len -= 8, a += 8, b += 8) {
+        memcpy(&x, a, 8);
+        memcpy(&y, b, 8);
+        if (x != y)
+            return false;
+    }
+    for (; len > 0; len--)
+        if (*a++ != *b++)
+            return false;
+    return true;
+}
+
+static bool same_fields(const struct h2_field *a, const struct h2_field *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (a[i].value_len != b[i].value_len || a[i].name_len != b[i].name_len ||
+            a[i].flags != b[i].flags || !same_bytes(a[i].value, b[i].value, a[i].value_len) ||
+            !same_bytes(a[i].name, b[i].name, a[i].name_len))
+            return false;
+    return true;
+}
+
+static uint32_t sign_of(const struct h2_field *fields, size_t n)
+{
+    uint32_t sign = (uint32_t)n;
+
+    for (size_t i = 0; i < n; i++)
+        sign = sign * 31 + fields[i].name_len + (fields[i].value_len << 8);
+    return sign;
+}
+
+static struct hpack_block *find_memo(struct hpack_out *out, const struct h2_field *fields,
+                                     uint32_t n_run, uint32_t sign)
+{
+    for (size_t i = 0; i < HPACK_MEMO && out->memo[i] != NULL; i++) {
+        struct hpack_block *b = out->memo[i];
+
+        if (b->sign == sign && b->n == n_run && same_fields(b->fields, fields, n_run))
+            return b;
+    }
+    return NULL;
+}
+
+static struct hpack_block *block_new(const struct h2_field *fields, size_t n)
+{
+    size_t bytes = sizeof(struct hpack_block) + n * sizeof(*fields);
+    struct hpack_block *b;
+    char *to;
+
+    for (size_t i = 0; i < n; i++)
+        bytes += (size_t)fields[i].name_len + fields[i].value_len;
+    b = xrealloc(NULL, 1, bytes);
+    memset(b, 0, sizeof(*b));
+    b->refs = 1;
+    b->n = (uint32_t)n;
+    to = (char *)&b->fields[n];
+    for (size_t i = 0; i < n; i++) {
+        b->fields[i] = fields[i];
+        b->fields[i].name = memcpy(to, fields[i].name, fields[i].name_len);
+        to += fields[i].name_len;
+        b->fields[i].value = memcpy(to, fields[i].value, fields[i].value_len);
+        to += fields[i].value_len;
+    }
+    return b;
+}
+
+void hpack_block_unref(struct hpack_block *b)
+{
+    if (b == NULL || --b->refs > 0)
+        return;
+    hpack_block_unref(b->memo);
+    free(b->bytes);
+    free(b);
+}
+
+struct hpack_block *hpack_out_hold(struct hpack_out *out, const struct h2_field *fields, size_t n)
+{
+    struct hpack_block *b, *memo;
+    uint32_t n_run = 0;
+
+    while (n_run < n && !is_volatile(&fields[n_run]))
+        n_run++;
+    memo = find_memo(out, fields, n_run, sign_of(fields, n_run));
+    if (memo != NULL)
+        memo->refs++;
+    if (memo != NULL && n_run == n)
+        return memo;
+    b = block_new(fields, n);
+    b->memo = memo;
+    return b;
+}
+
+/* bytes: what fields came to; a run. m: the entry of these fields, or NULL: a new one. */
+static void keep_memo(struct hpack_out *out, struct hpack_block *m, const struct h2_field *fields,
+                      uint32_t n, const uint8_t *bytes, size_t len, uint32_t max_index)
+{
+    if (m == NULL) {
+        m = block_new(fields, n);
+        m->sign = sign_of(fields, n);
+        hpack_block_unref(out->memo[out->next]);
+        out->memo[out->next] = m;
+        out->next = (out->next + 1) % HPACK_MEMO;
+    }
+    if (len > m->cap) {
+        m->bytes = xrealloc(m->bytes, 1, len);
+        m->cap = (uint32_t)len;
+    }
+    memcpy(m->bytes, bytes, len);
+    m->len = (uint32_t)len;
+    m->n_inserted = out->n_inserted;
+    m->max_index = max_index;
+}
+
+/* Do m's bytes hold now? Moves their indices when entries were inserted since. */
+static bool memo_is_right(const struct hpack_out *out, struct hpack_block *m)
+{
+    const uint64_t moved = out->n_inserted - m->n_inserted;
+
+    if (m->len == 0)
+        return false;
+    if (m->max_index <= HPACK_STATIC_ENTRIES) {
+        m->n_inserted = out->n_inserted;
+        return true;
+    }
+    if (m->max_index + moved > HPACK_STATIC_ENTRIES + out->n_dynamic ||
+        (moved > 0 && !hpack_run_move(m->bytes, m->len, moved))) {
+        m->len = 0;
+        return false;
+    }
+    m->max_index += (uint32_t)moved;
+    m->n_inserted = out->n_inserted;
+    return true;
+}
+
+/* ---- encoding ---- */
+
+struct writer {
+    uint8_t *p; /* where the block grows */
+    size_t len, cap;
+    uint8_t **heap;
+};
+
+static uint8_t *room(struct writer *w, size_t bytes)
+{
+    if (w->len + bytes > w->cap) {
+        uint8_t *heap = xrealloc(NULL, 2, w->len + bytes);
+
+        memcpy(heap, w->p, w->len);
+        free(*w->heap);
+        *w->heap = w->p = heap;
+        w->cap = 2 * (w->len + bytes);
+    }
+    return w->p + w->len;
+}
+
+static uint8_t *put_int(uint8_t *to, uint32_t v, unsigned bits, uint8_t first)
+{
+    const uint32_t mask = (1u << bits) - 1;
+
+    if (v < mask) {
+        *to++ = (uint8_t)(first | v);
+        return to;
+    }
+    *to++ = (uint8_t)(first | mask);
+    for (v -= mask; v >= 0x80; v >>= 7)
+        *to++ = (uint8_t)(v | 0x80);
+    *to++ = (uint8_t)v;
+    return to;
+}
+
+/* RFC 7541 6.2.2 and 6.2.3, no Huffman coding: on a local network it costs more than it saves. */
+static void put_literal(struct writer *w, const struct h2_field *f)
+{
+    uint8_t *to = room(w, (size_t)f->name_len + f->value_len + 16);
+
+    *to++ = (f->flags & H2_FIELD_NO_INDEX) != 0 ? 0x10 : 0x00;
+    to = put_int(to, f->name_len, 7, 0);
+    to = (uint8_t *)memcpy(to, f->name, f->name_len) + f->name_len;
+    to = put_int(to, f->value_len, 7, 0);
+    to = (uint8_t *)memcpy(to, f->value, f->value_len) + f->value_len;
+    w->len = (size_t)(to - w->p);
+}
+
+/* n: <= NV_MAX fields, 0 for a size update alone. */
+static void deflate(struct hpack_out *out, struct writer *w, const struct h2_field *fields,
+                    size_t n)
+{
+    nghttp2_nv nva[NV_MAX];
+    struct hpack_repr r;
+    uint8_t *p;
+    ssize_t len;
+
+    for (size_t i = 0; i < n; i++)
+        nva[i] = (nghttp2_nv){
+            .name = (uint8_t *)(uintptr_t)fields[i].name,
+            .value = (uint8_t *)(uintptr_t)fields[i].value,
+            .namelen = fields[i].name_len,
+            .valuelen = fields[i].value_len,
+            .flags = (fields[i].flags & H2_FIELD_NO_INDEX) != 0 ? NGHTTP2_NV_FLAG_NO_INDEX
+                                                                : NGHTTP2_NV_FLAG_NONE,
+        };
+    p = room(w, nghttp2_hd_deflate_bound(out->deflater, nva, n));
+    len = nghttp2_hd_deflate_hd(out->deflater, p, w->cap - w->len, nva, n);
+    check(len >= 0);
+    w->len += (size_t)len;
+    for (const uint8_t *at = p, *end = p + len; at < end;) {
+        const size_t used = hpack_repr_read(&r, at, end);
+
+        check(used > 0);
+        at += used;
+        if (r.kind == HPACK_INSERT)
+            out->n_inserted++;
+    }
+    count_dynamic(out);
+}
+
+/* Was this very field sent before by this worker (as far as the table remembers)? Notes it. */
+static bool was_seen(struct hpack_seen *seen, const struct h2_field *f)
+{
+    const uint64_t h =
+        hash_bytes(f->value, f->value_len, hash_bytes(f->name, f->name_len, f->value_len));
+    uint32_t *slot = &seen->hashes[h % ARRAY_LEN(seen->hashes)];
+    const uint32_t mark = (uint32_t)(h >> 32) | 1;
+
+    if (*slot == mark)
+        return true;
+    *slot = mark;
+    return false;
+}
+
+/* The first n fields, which are worth a table entry: from the memo, or into it once they change
+ * nothing. */
+static void encode_run(struct hpack_out *out, struct writer *w, const struct h2_field *fields,
+                       uint32_t n)
+{
+    struct hpack_block *m = find_memo(out, fields, n, sign_of(fields, n));
+    const size_t before = w->len;
+    uint32_t max_index;
+
+    if (m != NULL && memo_is_right(out, m)) {
+        memcpy(room(w, m->len), m->bytes, m->len);
+        w->len += m->len;
+        return;
+    }
+    for (uint32_t i = 0; i < n; i += NV_MAX)
+        deflate(out, w, &fields[i], n - i < NV_MAX ? n - i : NV_MAX);
+    if (hpack_run(w->p + before, w->len - before, HPACK_RUN_ANY, &max_index) == w->len - before &&
+        w->len - before <= RUN_MAX)
+        keep_memo(out, m, fields, n, w->p + before, w->len - before, max_index);
+}
+
+/* skip: fields whose bytes are in w already. */
+static void encode_fields(struct hpack_out *out, struct writer *w, const struct hpack_block *b,
+                          uint32_t skip)
+{
+    uint32_t i = skip;
+
+    if (skip == 0) {
+        while (i < b->n && !is_volatile(&b->fields[i]) && was_seen(out->seen, &b->fields[i]))
+            i++;
+        if (i > 0)
+            encode_run(out, w, b->fields, i);
+        if (i < b->n)
+            put_literal(w, &b->fields[i++]); /* it ended the run: new or volatile */
+    }
+    for (; i < b->n; i++) {
+        if (!is_volatile(&b->fields[i]) && was_seen(out->seen, &b->fields[i]))
+            deflate(out, w, &b->fields[i], 1);
+        else
+            put_literal(w, &b->fields[i]);
+    }
+}
+
+const uint8_t *hpack_out_encode(struct hpack_out *out, struct hpack_block *b, uint8_t *small,
+                                size_t cap, size_t *ret_len, uint8_t **ret_heap)
+{
+    struct writer w = {.p = small, .cap = cap, .heap = ret_heap};
+    uint32_t skip = 0;
+
+    *ret_heap = NULL;
+    if (!out->size_changed && memo_is_right(out, b)) {
+        *ret_len = b->len;
+        return b->bytes;
+    }
+    if (out->size_changed) {
+        deflate(out, &w, NULL, 0);
+        out->size_changed = false;
+    }
+    if (b->memo != NULL && memo_is_right(out, b->memo)) {
+        memcpy(room(&w, b->memo->len), b->memo->bytes, b->memo->len);
+        w.len += b->memo->len;
+        skip = b->memo->n;
+    }
+    encode_fields(out, &w, b, skip);
+    *ret_len = w.len;
+    return w.p;
+}

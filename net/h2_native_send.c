@@ -1,0 +1,291 @@
+/* Bytes out: control frames, and the flush that turns what waits on streams into frames. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/xalloc.h"
+#include "net/h2_native.h"
+
+#define CONTROL_KEEP 256u /* bytes of the control buffer that an idle connection keeps */
+
+/* ---- control frames ---- */
+
+uint8_t *native_control(struct native *n, enum frame_type type, unsigned flags, uint32_t id,
+                        size_t len)
+{
+    const size_t need = n->n_control + FRAME_HEAD_BYTES + len;
+    uint8_t *to;
+
+    if (need > n->cap_control) {
+        n->cap_control = (uint32_t)(need < 128 ? 128 : 2 * need);
+        n->control = xrealloc(n->control, 1, n->cap_control);
+    }
+    to = frame_write(n->control + n->n_control, len, type, flags, id);
+    n->n_control = (uint32_t)need;
+    h2_dirty(&n->base);
+    return to;
+}
+
+void native_rst(struct native *n, uint32_t id, uint32_t code)
+{
+    frame_write_u32(native_control(n, FRAME_RST_STREAM, 0, id, 4), code);
+}
+
+void native_window_update(struct native *n, uint32_t id, uint32_t bytes)
+{
+    frame_write_u32(native_control(n, FRAME_WINDOW_UPDATE, 0, id, 4), bytes);
+}
+
+static void put_control(struct native *n, struct outq *out, size_t high_water)
+{
+    if (n->n_control == 0 || out->bytes >= CONTROL_FACTOR * high_water)
+        return;
+    outq_copy(out, n->control, n->n_control);
+    n->n_control = n->n_acks = 0;
+    if (n->cap_control > CONTROL_KEEP) {
+        free(n->control);
+        n->control = NULL;
+        n->cap_control = 0;
+    }
+}
+
+/* ---- which streams have something that may leave ---- */
+
+static bool wants_bytes(const struct nstream *s)
+{
+    return s->queued > 0;
+}
+
+/* END_STREAM, trailers and headers need no window. */
+static bool wants_frame(const struct nstream *s)
+{
+    return s->n_blocks > 0 ||
+           (s->queued == 0 && (s->flags & STREAM_END_QUEUED) != 0 && !nstream_send_ended(s));
+}
+
+void native_ready(struct native *n, struct nstream *s)
+{
+    if (list_is_linked(&s->node))
+        return;
+    if (!wants_frame(s)) {
+        if (!wants_bytes(s) || s->send_window <= 0)
+            return;
+        if (n->conn_send <= 0) {
+            list_push_back(&n->stalled, &s->node);
+            return;
+        }
+    }
+    list_push_back(&n->ready, &s->node);
+    h2_dirty(&n->base);
+}
+
+bool native_has_output(const struct native *n)
+{
+    return !list_is_empty(&n->gone) ||
+           (!n->lost && (n->n_control > 0 || (!n->failed && !list_is_empty(&n->ready))));
+}
+
+/* ---- payload that waits ---- */
+
+/* Makes n->copy have room: for len bytes when that is little, else for one at least. */
+static void copy_room(struct native *n, size_t len)
+{
+    const size_t want = len < OUTQ_COPY_BELOW ? len : 1;
+
+    if (n->copy != NULL && n->copy->cap - n->copy_used >= want)
+        return;
+    slab_unref(n->copy);
+    n->copy = slab_get(n->base.pool, len > SLAB_SMALL_BYTES ? SLAB_LARGE_BYTES : SLAB_SMALL_BYTES);
+    n->copy_used = 0;
+}
+
+void native_copy(struct native *n, struct nstream *s, const uint8_t *p, size_t len)
+{
+    while (len > 0) {
+        size_t take;
+
+        copy_room(n, len);
+        take = n->copy->cap - n->copy_used;
+        take = len < take ? len : take;
+        memcpy(n->copy->data + n->copy_used, p, take);
+        nstream_push(s, slab_ref(n->copy), n->copy->data + n->copy_used, take);
+        n->copy_used += (uint32_t)take;
+        p += take;
+        len -= take;
+    }
+}
+
+/* What was to leave in this flush stays: short pieces give up their slabs. */
+static void copy_short_pieces(struct native *n)
+{
+    list_each (&n->ready, it) {
+        struct nstream *s = list_entry(it, struct nstream, node);
+
+        for (uint32_t i = 0; i < s->n_segs; i++) {
+            struct nstream_seg *seg = nstream_piece(s, i);
+
+            if (seg->len >= OUTQ_COPY_BELOW || seg->owner == n->copy)
+                continue;
+            copy_room(n, seg->len);
+            memcpy(n->copy->data + n->copy_used, seg->p, seg->len);
+            slab_unref(seg->owner);
+            seg->owner = slab_ref(n->copy);
+            seg->p = n->copy->data + n->copy_used;
+            n->copy_used += (uint32_t)seg->len;
+        }
+    }
+}
+
+/* ---- frames of a stream ---- */
+
+/* Once s has given both ends: what follows END_STREAM. Returns false when s is over. */
+static bool after_end_sent(struct native *n, struct nstream *s, struct outq *out)
+{
+    nstream_end_sent(s);
+    if (s->state == STREAM_CLOSED) {
+        budget_pay_stream(&n->budget);
+        native_end(n, s, H2_NO_ERROR, false, STREAM_END_CLEAN);
+        return false;
+    }
+    if ((s->flags & STREAM_STOP_AFTER) != 0) {
+        uint8_t *to = outq_put(out, FRAME_HEAD_BYTES + 4);
+
+        frame_write_u32(frame_write(to, 4, FRAME_RST_STREAM, 0, s->base.id), H2_NO_ERROR);
+        native_end(n, s, H2_NO_ERROR, false, STREAM_END_BY_US);
+        return false;
+    }
+    return true;
+}
+
+static void put_block(struct native *n, struct nstream *s, struct hpack_block *b, bool end,
+                      struct outq *out)
+{
+    uint8_t small[4096], *heap;
+    size_t len, take;
+    const uint8_t *p = hpack_out_encode(&n->hpack_out, b, small, sizeof(small), &len, &heap);
+    enum frame_type type = FRAME_HEADERS;
+    unsigned flags = end ? FRAME_END_STREAM : 0;
+
+    do { /* RFC 9113 4.3: the frames of a block stand together */
+        take = len < n->peer_frame ? len : n->peer_frame;
+        if (take == len)
+            flags |= FRAME_END_HEADERS;
+        if (take < SLAB_SMALL_BYTES - FRAME_HEAD_BYTES) {
+            memcpy(
+                frame_write(outq_put(out, FRAME_HEAD_BYTES + take), take, type, flags, s->base.id),
+                p, take);
+        } else {
+            frame_write(outq_put(out, FRAME_HEAD_BYTES), take, type, flags, s->base.id);
+            outq_copy(out, p, take);
+        }
+        p += take;
+        len -= take;
+        type = FRAME_CONTINUATION;
+        flags = 0;
+    } while (len > 0);
+    free(heap);
+    hpack_block_unref(b);
+}
+
+/* The blocks before the payload. Returns false when s is over. */
+static bool put_blocks(struct native *n, struct nstream *s, struct outq *out)
+{
+    while (s->n_blocks > 0) {
+        struct hpack_block *b = s->blocks[0];
+        const bool end = s->n_blocks == 1 && (s->flags & STREAM_END_QUEUED) != 0 &&
+                         s->queued == 0 && s->trailers == NULL;
+
+        s->blocks[0] = s->blocks[1];
+        s->n_blocks--;
+        put_block(n, s, b, end, out);
+        if (end)
+            return after_end_sent(n, s, out);
+    }
+    return true;
+}
+
+/* One DATA frame, as the windows allow. Returns false when s must not be touched any more. */
+static bool put_data(struct native *n, struct nstream *s, struct outq *out)
+{
+    const int64_t window = s->send_window < n->conn_send ? s->send_window : n->conn_send;
+    size_t take = s->queued < FRAME_PAYLOAD_BYTES ? s->queued : FRAME_PAYLOAD_BYTES;
+    bool all, end;
+
+    if (s->queued > 0 && window <= 0)
+        return true;
+    if ((int64_t)take > window)
+        take = window > 0 ? (size_t)window : 0; /* queued is 0 then: an empty frame needs none */
+    all = take == s->queued;
+    end = all && (s->flags & STREAM_END_QUEUED) != 0 && s->trailers == NULL;
+    if (take == 0 && !end)
+        return true;
+    frame_write(outq_put(out, FRAME_HEAD_BYTES), take, FRAME_DATA, end ? FRAME_END_STREAM : 0,
+                s->base.id);
+    nstream_move(s, out, take);
+    s->send_window -= (int32_t)take;
+    n->conn_send -= (int64_t)take;
+    if (all)
+        budget_pay_data(&n->budget); /* one that the window cut short pays for no WINDOW_UPDATE */
+    if (take > 0 && n->base.events.on_sent != NULL) {
+        n->base.events.on_sent(n->base.user, &s->base, take);
+        if (n->lost || (s->flags & STREAM_GONE) != 0)
+            return false;
+    }
+    return !end || after_end_sent(n, s, out);
+}
+
+/* s is off the list. One frame of payload at most: then the next stream's turn. */
+static void put_stream(struct native *n, struct nstream *s, struct outq *out)
+{
+    if (s->base.id == 0) {
+        s->base.id = n->next_id;
+        n->next_id += 2;
+        nstream_table_add(&n->table, s);
+    }
+    if (!put_blocks(n, s, out))
+        return;
+    if (!nstream_send_ended(s) && !put_data(n, s, out))
+        return;
+    if (s->queued == 0 && s->trailers != NULL && !nstream_send_ended(s)) {
+        struct hpack_block *b = s->trailers;
+
+        s->trailers = NULL;
+        put_block(n, s, b, true, out);
+        if (!after_end_sent(n, s, out))
+            return;
+    }
+    native_ready(n, s);
+}
+
+static void deliver_gone(struct native *n)
+{
+    while (!list_is_empty(&n->gone)) {
+        struct nstream *s = list_entry(n->gone.next, struct nstream, node);
+
+        native_end(n, s, s->close_code, (s->flags & STREAM_BY_PEER) != 0, STREAM_END_BY_US);
+    }
+}
+
+void native_flush(struct h2 *h, struct outq *out, size_t high_water)
+{
+    struct native *n = native_of(h);
+
+    deliver_gone(n);
+    if (n->lost)
+        return;
+    put_control(n, out, high_water);
+    while (!n->lost && !n->failed && !list_is_empty(&n->ready) && out->bytes < high_water)
+        put_stream(n, list_entry(list_pop_front(&n->ready), struct nstream, node), out);
+    if (!n->lost)
+        put_control(n, out, high_water); /* of what the events above asked for */
+    if (list_is_empty(&n->ready)) {
+        n->congested = false;
+    } else if (!n->congested) {
+        n->congested = true;
+        copy_short_pieces(n);
+    }
+    if (n->copy != NULL && n->copy->refs == 1) { /* an idle connection holds no buffer */
+        slab_unref(n->copy);
+        n->copy = NULL;
+    }
+}
