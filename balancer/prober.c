@@ -51,6 +51,7 @@ struct probe {
     struct grpc_call *call; /* NULL: none, or ASK_CONNECTION */
     struct buf answer;
     bool answered;
+    char why[256]; /* the last verdict's reason */
 };
 
 struct prober {
@@ -177,7 +178,7 @@ static void set_state(struct probe *b, enum endpoint_state to, const char *why)
 static void conclude(struct probe *b, enum verdict v, const char *why)
 {
     const struct prober_conf *const conf = &b->prober->conf;
-    char text[256];
+    char text[sizeof(b->why)]; /* b may be gone while its state is told */
 
     b->asking = false;
     b->was_asked = true;
@@ -189,7 +190,8 @@ static void conclude(struct probe *b, enum verdict v, const char *why)
         b->question = question_first(&b->target); /* another server may come up there */
     }
     schedule(b);
-    snprintf(text, sizeof(text), "%s", why); /* why may live in the call */
+    snprintf(text, sizeof(text), "%s", why);
+    memcpy(b->why, text, sizeof(text));
     if (v == VERDICT_READY && b->n_good >= conf->rise)
         set_state(b, ENDPOINT_READY, text);
     else if (b->state == ENDPOINT_READY && (v == VERDICT_NOT_READY || b->n_bad >= conf->fall))
@@ -383,6 +385,15 @@ bool prober_has_asked_all(const struct prober *p)
             return false;
     }
     return true;
+}
+
+void prober_each(const struct prober *p, prober_change_fn fn, void *arg)
+{
+    list_each (&p->probes, it) {
+        const struct probe *const b = list_entry(it, struct probe, node);
+
+        fn(arg, &b->target, b->state, b->why);
+    }
 }
 
 enum endpoint_state prober_state(const struct prober *p, const char *address, const char *model,

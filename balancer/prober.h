@@ -71,4 +71,7 @@ bool prober_has_asked_all(const struct prober *p);
 enum endpoint_state prober_state(const struct prober *p, const char *address, const char *model,
                                  const char *version);
 
+/* What each target said last; why: "" before its first answer. */
+void prober_each(const struct prober *p, prober_change_fn fn, void *arg);
+
 #endif

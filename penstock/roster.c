@@ -68,17 +68,34 @@ static void fire_publish(struct timer *t)
     r->on_change(r->arg);
 }
 
+static void log_verdict(const struct probe_target *t, enum endpoint_state state, const char *why)
+{
+    char quoted[320];
+
+    log_event(state == ENDPOINT_READY ? LOG_INFO : LOG_WARN,
+              state == ENDPOINT_READY ? "endpoint_ready" : "endpoint_unhealthy",
+              "address=%s model=%s version=%s msg=%s", t->address,
+              t->model[0] != '\0' ? t->model : "-", t->version[0] != '\0' ? t->version : "-",
+              log_quote(quoted, sizeof(quoted), why));
+}
+
 static void on_verdict(void *arg, const struct probe_target *t, enum endpoint_state state,
                        const char *why)
 {
     struct roster *const r = arg;
-    char quoted[320];
 
-    log_info(state == ENDPOINT_READY ? "endpoint_ready" : "endpoint_unhealthy",
-             "address=%s model=%s version=%s msg=%s", t->address, t->model, t->version,
-             log_quote(quoted, sizeof(quoted), why));
+    log_verdict(t, state, why);
     if (r->epoch > 0) /* before the first snapshot nobody waits for another */
         timer_start(r->loop, &r->publish, r->loop->now_us + TOGETHER_US);
+}
+
+/* One that was never ready changes no state, so nobody has said why. */
+static void log_unready(void *arg, const struct probe_target *t, enum endpoint_state state,
+                        const char *why)
+{
+    (void)arg;
+    if (state != ENDPOINT_READY)
+        log_verdict(t, state, why[0] != '\0' ? why : "no answer yet");
 }
 
 void roster_init(struct roster *r, struct loop *loop, enum roster_probe how, struct tls_ctx *tls,
@@ -165,6 +182,8 @@ void roster_wait(struct roster *r, uint64_t limit_us)
 
     while (r->prober != NULL && !prober_has_asked_all(r->prober) && r->loop->now_us < until_us)
         loop_turn(r->loop);
+    if (r->prober != NULL)
+        prober_each(r->prober, log_unready, NULL);
 }
 
 struct snapshot *roster_snapshot(struct roster *r)

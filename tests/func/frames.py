@@ -316,7 +316,8 @@ class Replica:
             stream.body += frame.data
             if self.give_windows and frame.flow_controlled_length:
                 conn.send(WindowUpdateFrame(0, frame.flow_controlled_length))
-            self.on_data(stream, bytes(frame.data))
+            if not stream.is_probe:
+                self.on_data(stream, bytes(frame.data))
         elif isinstance(frame, RstStreamFrame) and stream is not None:
             stream.reset, stream.reset_at = frame.error_code, time.monotonic()
             self.on_reset(stream)
