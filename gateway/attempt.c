@@ -1,9 +1,11 @@
+/* The tries of a relayed call: which replica, when, and what happens when one fails. */
+#include "gateway/stream.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "gateway/stream.h"
 
 #define BACKOFF_US (25 * US_PER_MS) /* when every replica was tried; doubled each round */
 #define ROUNDS_MAX 4                /* 25 + 50 + 100 ms, then the caller is told */
@@ -376,11 +378,10 @@ static enum counter counter_of_retry(enum outcome how)
 
 static void attempt_log_failure(struct stream *s, enum outcome how, enum retry r, const char *why)
 {
-    static _Thread_local struct log_limit limit;
     uint32_t suppressed;
     char quoted[200];
 
-    if (!log_limit_pass(&limit, stream_now(s), &suppressed))
+    if (!log_limit_pass(&s->worker->attempt_log, stream_now(s), &suppressed))
         return;
     log_warn(
         "attempt_failed",

@@ -9,16 +9,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "gateway/book.h"
 #include "gateway/report.h"
 #include "gateway/worker.h"
-
-const struct counter_info counter_infos[N_COUNTERS] = {
-#define KIND_COUNTER                    false
-#define KIND_GAUGE                      true
-#define COUNTER(name, kind, unit, help) {#name, KIND_##kind, unit, help},
-#include "gateway/counters.tbl"
-#undef COUNTER
-};
 
 /* What messages to the control loop hold: they may arrive when the gateway is gone. */
 struct gateway_link {
@@ -37,10 +30,7 @@ struct gateway {
     struct tls_ctx *upstream_tls;
     struct snapshot *snap;
     struct map resolved; /* address text -> struct net_addr *, for as long as the process runs */
-
-    struct gateway_stats stats;
-    struct map versions_by_key;
-    struct map endpoints_by_address;
+    struct book *book;   /* what the reports add up to */
 
     uint32_t n_draining;
     struct timer drain_limit;
@@ -48,175 +38,9 @@ struct gateway {
     void *drained_arg;
 };
 
-/* --- statistics --- */
-
 const struct gateway_stats *gateway_stats(const struct gateway *g)
 {
-    return &g->stats;
-}
-
-uint64_t stats_counter(const struct gateway_stats *s, enum counter c)
-{
-    uint64_t sum = 0;
-
-    for (uint32_t i = 0; i < s->n_workers; i++)
-        sum += s->worker_counters[i][c];
-    return sum;
-}
-
-uint32_t stats_sum(const uint32_t *per_worker, uint32_t n_workers)
-{
-    uint32_t sum = 0;
-
-    for (uint32_t i = 0; i < n_workers; i++)
-        sum += per_worker[i];
-    return sum;
-}
-
-static struct version_stats *stats_version(struct gateway *g, const char *model,
-                                           const char *version)
-{
-    struct gateway_stats *s = &g->stats;
-    char *key = xasprintf("%s\n%s", model, version); /* names have no line ends */
-    struct version_stats *v = map_get(&g->versions_by_key, key, strlen(key));
-
-    if (v == NULL) {
-        v = xcalloc(1, sizeof(*v));
-        v->model = xstrdup(model);
-        v->version = xstrdup(version);
-        v->in_flight = xcalloc(g->n_workers, sizeof(*v->in_flight));
-        v->queued = xcalloc(g->n_workers, sizeof(*v->queued));
-        histogram_init(&v->latency_us);
-        map_set(&g->versions_by_key, key, strlen(key), v);
-        s->versions = xrealloc(s->versions, s->n_versions + 1, sizeof(struct version_stats *));
-        s->versions[s->n_versions++] = v;
-    }
-    free(key);
-    return v;
-}
-
-/* What is shown, and what the sums are made from. */
-struct endpoint_account {
-    struct endpoint_stats shown;
-    uint64_t *started, *failed; /* [n_workers], as the worker said last */
-    bool *known;                /* [n_workers]: in its last report */
-};
-
-static struct endpoint_account *stats_endpoint(struct gateway *g, const char *address)
-{
-    struct gateway_stats *s = &g->stats;
-    struct endpoint_account *e = map_get(&g->endpoints_by_address, address, strlen(address));
-
-    if (e == NULL) {
-        e = xcalloc(1, sizeof(*e));
-        e->shown.address = xstrdup(address);
-        e->shown.in_flight = xcalloc(g->n_workers, sizeof(*e->shown.in_flight));
-        e->started = xcalloc(g->n_workers, sizeof(*e->started));
-        e->failed = xcalloc(g->n_workers, sizeof(*e->failed));
-        e->known = xcalloc(g->n_workers, sizeof(*e->known));
-        map_set(&g->endpoints_by_address, address, strlen(address), e);
-        s->endpoints = xrealloc(s->endpoints, s->n_endpoints + 1, sizeof(struct endpoint_stats *));
-        s->endpoints[s->n_endpoints++] = &e->shown;
-    }
-    return e;
-}
-
-static void endpoint_account_free(struct endpoint_account *e)
-{
-    free(e->shown.address);
-    free(e->shown.in_flight);
-    free(e->started);
-    free(e->failed);
-    free(e->known);
-    free(e);
-}
-
-/* The worker's total rises; it begins again at 0 when the worker met the address anew. */
-static uint64_t risen(uint64_t *last, uint64_t now)
-{
-    const uint64_t by = now >= *last ? now - *last : now;
-
-    *last = now;
-    return by;
-}
-
-static void stats_add_endpoint(struct gateway *g, uint32_t worker, const struct report_endpoint *r)
-{
-    struct endpoint_account *e = stats_endpoint(g, r->address);
-
-    e->known[worker] = true;
-    e->shown.in_flight[worker] = r->in_flight;
-    e->shown.started += risen(&e->started[worker], r->started);
-    e->shown.failed += risen(&e->failed[worker], r->failed);
-}
-
-static bool endpoint_is_known(const struct gateway *g, const struct endpoint_account *e)
-{
-    for (uint32_t i = 0; i < g->n_workers; i++) {
-        if (e->known[i])
-            return true;
-    }
-    return false;
-}
-
-static struct endpoint_account *endpoint_account_of(struct endpoint_stats *shown)
-{
-    return container_of(shown, struct endpoint_account, shown);
-}
-
-static void stats_forget_endpoints(struct gateway *g, uint32_t worker)
-{
-    for (size_t i = 0; i < g->stats.n_endpoints; i++) {
-        endpoint_account_of(g->stats.endpoints[i])->known[worker] = false;
-        g->stats.endpoints[i]->in_flight[worker] = 0;
-    }
-}
-
-static void stats_drop_unknown_endpoints(struct gateway *g)
-{
-    struct gateway_stats *s = &g->stats;
-    size_t kept = 0;
-
-    for (size_t i = 0; i < s->n_endpoints; i++) {
-        struct endpoint_account *e = endpoint_account_of(s->endpoints[i]);
-
-        if (endpoint_is_known(g, e)) {
-            s->endpoints[kept++] = &e->shown;
-            continue;
-        }
-        map_del(&g->endpoints_by_address, e->shown.address, strlen(e->shown.address));
-        endpoint_account_free(e);
-    }
-    s->n_endpoints = kept;
-}
-
-static void stats_add_version(struct gateway *g, uint32_t worker, const struct report_version *r)
-{
-    struct version_stats *v = stats_version(g, r->model, r->version);
-
-    v->started += r->counts.started;
-    v->finished += r->counts.finished;
-    v->failed += r->counts.failed;
-    for (size_t c = 0; c < N_GRPC_CODES; c++)
-        v->codes[c] += r->counts.codes[c];
-    v->in_flight[worker] = r->in_flight;
-    v->queued[worker] = r->queued;
-    if (r->latency_us != NULL)
-        histogram_merge(&v->latency_us, r->latency_us);
-}
-
-static void gateway_take_report(struct gateway *g, const struct report *r)
-{
-    memcpy(g->stats.worker_counters[r->worker], r->counters, sizeof(r->counters));
-    g->stats.worker_epochs[r->worker] = r->epoch;
-    for (size_t i = 0; i < r->n_versions; i++)
-        stats_add_version(g, r->worker, &r->versions[i]);
-    stats_forget_endpoints(g, r->worker);
-    for (size_t i = 0; i < r->n_endpoints; i++)
-        stats_add_endpoint(g, r->worker, &r->endpoints[i]);
-    stats_drop_unknown_endpoints(g);
-    if (g->conf.on_report != NULL)
-        g->conf.on_report(g->conf.report_arg, r->packed, r->packed_len);
+    return book_stats(g->book);
 }
 
 static struct gateway_link *gateway_link_ref(struct gateway_link *l)
@@ -244,8 +68,13 @@ static void report_deliver(struct mbox_msg *msg, void *arg)
     struct report *r = container_of(msg, struct report, msg);
 
     (void)arg;
-    if (r->link->gateway != NULL)
-        gateway_take_report(r->link->gateway, r);
+    struct gateway *g = r->link->gateway;
+
+    if (g != NULL) {
+        book_add(g->book, r);
+        if (g->conf.on_report != NULL)
+            g->conf.on_report(g->conf.report_arg, r->packed, r->packed_len);
+    }
     report_discard(msg);
 }
 
@@ -460,7 +289,6 @@ static int gateway_init_workers(struct gateway *g, struct err *err)
         };
         const int r = worker_init(&g->workers[i], &c, err);
 
-        g->stats.worker_epochs[i] = 0;
         if (r < 0)
             return r;
         for (size_t l = 0; i == 0 && l < p->n_listeners; l++) /* the port that 0 became */
@@ -500,11 +328,7 @@ struct gateway *gateway_start(const struct gateway_conf *conf, struct snapshot *
     g->snap = snapshot_ref(first);
     g->drain_limit.fire = gateway_on_drain_limit;
     map_init(&g->resolved);
-    map_init(&g->versions_by_key);
-    map_init(&g->endpoints_by_address);
-    g->stats.n_workers = g->n_workers;
-    g->stats.worker_counters = xcalloc(g->n_workers, sizeof(*g->stats.worker_counters));
-    g->stats.worker_epochs = xcalloc(g->n_workers, sizeof(*g->stats.worker_epochs));
+    g->book = book_new(g->n_workers);
 
     r = gateway_init_tls(g, err);
     if (r == 0)
@@ -524,27 +348,6 @@ static void free_value(void *arg, const char *key, size_t key_len, void *value)
     free(value);
 }
 
-static void gateway_free_stats(struct gateway *g)
-{
-    struct gateway_stats *s = &g->stats;
-
-    for (size_t i = 0; i < s->n_versions; i++) {
-        free(s->versions[i]->model);
-        free(s->versions[i]->version);
-        free(s->versions[i]->in_flight);
-        free(s->versions[i]->queued);
-        free(s->versions[i]);
-    }
-    for (size_t i = 0; i < s->n_endpoints; i++)
-        endpoint_account_free(endpoint_account_of(s->endpoints[i]));
-    free(s->versions);
-    free(s->endpoints);
-    free(s->worker_counters);
-    free(s->worker_epochs);
-    map_fini(&g->versions_by_key);
-    map_fini(&g->endpoints_by_address);
-}
-
 struct gateway *gateway_stop(struct gateway *g)
 {
     const struct process_conf *p = g->conf.process;
@@ -561,7 +364,7 @@ struct gateway *gateway_stop(struct gateway *g)
     for (size_t i = 0; g->listener_tls != NULL && i < p->n_listeners; i++)
         tls_ctx_unref(g->listener_tls[i]);
     tls_ctx_unref(g->upstream_tls);
-    gateway_free_stats(g);
+    book_free(g->book);
     map_each(&g->resolved, free_value, NULL);
     map_fini(&g->resolved);
     snapshot_unref(g->snap);

@@ -1,10 +1,9 @@
 /* The response side of a relayed call: what a replica sends, on its way to the client. */
+#include "gateway/stream.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "gateway/stream.h"
 
 /* Response headers wait this long for data or a status. While they do, the call may still be tried
  * elsewhere (a status in trailers without data); a server that says hello early and works on is
@@ -282,7 +281,7 @@ static bool reply_check_messages(struct stream *s, const uint8_t *p, size_t len)
         case GRPC_READ_END:
             break;
         case GRPC_READ_TOO_LONG:
-            stream_check_cap(s, "a response", &s->response_reader);
+            inbound_check_cap(s, "a response", &s->response_reader);
             return false;
         case GRPC_READ_BAD_FLAG:
             attempt_failed(s, OUTCOME_SERVER_ERROR, GRPC_INTERNAL,

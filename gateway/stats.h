@@ -1,6 +1,6 @@
 /* gateway/stats.h - what the workers have counted: plain data on the control loop.
  *
- * Owns:      nothing here; gateway.c owns the one struct gateway_stats.
+ * Owns:      nothing here; gateway/book.c owns the one struct gateway_stats.
  * Called by: admin and metrics read it; gateway/report.c makes what is added to it.
  * Lifetime:  gateway_start .. gateway_stop.
  * Thread:    control. Each worker counts in its own memory and posts what is new every 250 ms, so

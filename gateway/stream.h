@@ -6,8 +6,8 @@
  *            back to the worker's spare list in the reaping of that turn.
  * Thread:    its worker's.
  *
- * In four files: stream.c (life, request side), attempt.c (tries), reply.c (response side), and
- * this header, which only they, lane.c and worker.c include.
+ * In four files: stream.c (states, life), inbound.c (request side), attempt.c (tries), reply.c
+ * (response side). Their header, this one, is also for session.c, lane.c and worker.c.
  *
  * Invariants:
  *  - Credit for request bytes goes back to the client when on_sent of the replica's stream reports
@@ -135,13 +135,21 @@ void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status,
                  ...) PRINTF_LIKE(4, 5);
 /* The answer is complete: count it, stop timers, let the client's upload stop. */
 void stream_end(struct stream *s, enum stream_end why, enum grpc_status status);
-/* Is the message that r has begun within limits.message_mib? false: the call has ended. what: "a
- * response". */
-bool stream_check_cap(struct stream *s, const char *what, const struct grpc_reader *r);
+void stream_start_deadline(struct stream *s, uint64_t timeout_us); /* from the call's beginning */
 const char *stream_model(const struct stream *s); /* "" before the route is known */
 uint64_t stream_now(const struct stream *s);
 void stream_set_lane(struct stream *s, struct lane *l); /* lets go of the one before */
 void stream_spare_free(struct stream *s); /* one of worker.spare_streams, at the worker's end */
+
+/* inbound.c */
+void inbound_on_data(struct call *c, struct slab *slab, const uint8_t *p, size_t len, bool end);
+void inbound_on_trailers(struct call *c, const struct h2_field *fields, size_t n);
+void inbound_half_close(struct stream *s); /* END_STREAM came, all before it was taken */
+/* Everything that decides the route is known. false: the call has ended. */
+bool inbound_route(struct stream *s, const struct route_want *want);
+/* Is the message that r has begun within limits.message_mib? false: the call has ended. what: "a
+ * response". */
+bool inbound_check_cap(struct stream *s, const char *what, const struct grpc_reader *r);
 
 /* attempt.c */
 void attempt_begin(struct stream *s); /* routed: try a replica, or wait */

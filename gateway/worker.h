@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "balancer/balancer.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "gateway/gateway.h"
 #include "gateway/stats.h"
@@ -58,6 +59,7 @@ struct worker {
     struct timer report_timer;
     uint64_t report_sequence;
     uint64_t reported_us;
+    struct log_limit attempt_log; /* failed attempts come in crowds */
 
     bool draining;
     bool stopping;

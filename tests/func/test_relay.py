@@ -66,10 +66,10 @@ def test_metadata_passes_in_order_and_hop_fields_do_not(programs, scripted):
 
 def test_request_trailers_pass(programs, scripted):
     class Sees(frames.Replica):
-        def _dispatch(self, conn, frame):
+        def _dispatch(self, conn, frame, *more):
             if getattr(frame, "fields", None) and frame.stream_id in conn.streams:
                 self.trailers = frame.fields
-            super()._dispatch(conn, frame)
+            super()._dispatch(conn, frame, *more)
 
     replica = Sees()
     _, client = through_relay(programs, scripted, replica)
@@ -77,7 +77,7 @@ def test_request_trailers_pass(programs, scripted):
     client.send(stream, frames.grpc_message(b"x"))
     client.conn.send_headers(stream.id, [("checksum", "42")], end_stream=True)
     client.wait(stream)
-    assert stream.messages == [b"x"]
+    assert stream.messages == [b"x"], (stream.headers, stream.trailers, replica.errors)
     assert replica.trailers == [("checksum", "42")]
 
 
