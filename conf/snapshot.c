@@ -152,15 +152,31 @@ static const struct snap_endpoint *input_endpoint(const struct build *b,
     return e;
 }
 
-/* The first one of an address counts: a replica that we started and that the config names too is
- * the one that we know more about. */
 static void version_add(struct snap_version *v, const struct snap_endpoint *e)
 {
-    for (size_t i = 0; i < v->n_endpoints; i++) {
-        if (strcmp(v->endpoints[i]->address, e->address) == 0)
-            return;
-    }
     v->endpoints[v->n_endpoints++] = e;
+}
+
+/* Both lists are without repeats, so only one against the other is compared: a replica that we
+ * started and that the config names too is the one that we know more about. */
+static bool version_has_input(const struct snap_version *v, size_t n_inputs, const char *address)
+{
+    for (size_t i = 0; i < n_inputs; i++) {
+        if (strcmp(v->endpoints[i]->address, address) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void version_add_static(const struct build *b, const struct snap_model *m,
+                               struct snap_version *v, const char **addresses, size_t n)
+{
+    const size_t n_inputs = v->n_endpoints;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!version_has_input(v, n_inputs, addresses[i]))
+            version_add(v, static_endpoint(b, m, v, addresses[i]));
+    }
 }
 
 /* Where an input belongs: calls fn for each version that it serves. Inputs of models or versions
@@ -223,10 +239,9 @@ static void build_static_endpoints(const struct build *b, struct snap_model *m)
     for (size_t i = 0; i < m->n_versions; i++) {
         struct snap_version *const v = &m->versions[i];
 
-        for (size_t e = 0; e < conf->n_endpoints; e++)
-            version_add(v, static_endpoint(b, m, v, conf->endpoints[e]));
-        for (size_t e = 0; e < v->conf->n_endpoints; e++)
-            version_add(v, static_endpoint(b, m, v, v->conf->endpoints[e]));
+        /* The loader lets only one of them be there. */
+        version_add_static(b, m, v, conf->endpoints, conf->n_endpoints);
+        version_add_static(b, m, v, v->conf->endpoints, v->conf->n_endpoints);
     }
 }
 

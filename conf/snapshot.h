@@ -59,7 +59,7 @@ const struct snap_model *snapshot_service(const struct snapshot *s, const char *
 /* Index of a version by its name or by a label; -1: unknown. */
 int snap_model_version(const struct snap_model *m, const char *name, size_t name_len);
 
-/* What is known now about replicas; the builder copies it. */
+/* What is known now about replicas, each (version, address) once; the builder copies it. */
 struct endpoint_input {
     const char *model;
     const char *version; /* NULL: serves every version of model */

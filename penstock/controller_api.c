@@ -177,7 +177,6 @@ static void put_replica(struct json_out *j, struct controller *c, const struct r
 
 static void put_run(struct json_out *j, struct controller *c, const struct run *run)
 {
-    const struct fleet *const f = controller_fleet(c);
     const uint64_t now_us = controller_now_us(c);
 
     json_out_object(j, NULL);
@@ -188,7 +187,7 @@ static void put_run(struct json_out *j, struct controller *c, const struct run *
     json_out_uint(j, "desired", run->last.desired);
     for (int s = 0; s < REPLICA_N_STATES; s++)
         json_out_uint(j, replica_state_name((enum replica_state)s),
-                      fleet_count(f, run, (enum replica_state)s));
+                      run_count(run, (enum replica_state)s));
     json_out_uint(j, "restarts", run->restarts);
     json_out_uint(j, "warm", now_us < run->warm_until_us ? run->warm_replicas : 0);
     json_out_str(j, "reason", scale_reason_name(run->last.reason));

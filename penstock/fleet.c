@@ -19,6 +19,7 @@ void fleet_init(struct fleet *f, struct driver *driver, struct cluster_view *vie
     memset(f, 0, sizeof(*f));
     list_init(&f->runs);
     list_init(&f->replicas);
+    map_init(&f->by_name);
     f->driver = driver;
     f->view = view;
     f->decisions = decisions;
@@ -26,8 +27,27 @@ void fleet_init(struct fleet *f, struct driver *driver, struct cluster_view *vie
     sources_init(&f->sources);
 }
 
-void run_free(struct run *run)
+/* "model/version": names have no slash. */
+static size_t run_key(char key[300], const char *model, const char *version)
 {
+    const int n = snprintf(key, 300, "%s/%s", model, version);
+
+    return n < 300 ? (size_t)n : 299;
+}
+
+struct run *fleet_run(const struct fleet *f, const char *model, const char *version)
+{
+    char key[300];
+    const size_t len = run_key(key, model, version);
+
+    return map_get(&f->by_name, key, len);
+}
+
+void run_free(struct fleet *f, struct run *run)
+{
+    char key[300];
+
+    map_del(&f->by_name, key, run_key(key, run->model, run->version));
     list_remove(&run->node);
     free(run->model);
     free(run->version);
@@ -47,30 +67,17 @@ void fleet_fini(struct fleet *f)
     list_each (&f->replicas, node)
         forget(f, list_entry(node, struct replica, node));
     list_each (&f->runs, node)
-        run_free(list_entry(node, struct run, node));
+        run_free(f, list_entry(node, struct run, node));
+    map_fini(&f->by_name);
     sources_fini(&f->sources);
 }
 
-struct run *fleet_run(const struct fleet *f, const char *model, const char *version)
-{
-    list_each (&f->runs, node) {
-        struct run *const run = list_entry(node, struct run, node);
-
-        if (strcmp(run->model, model) == 0 && strcmp(run->version, version) == 0)
-            return run;
-    }
-    return NULL;
-}
-
-uint32_t fleet_count(const struct fleet *f, const struct run *run, enum replica_state s)
+uint32_t run_count(const struct run *run, enum replica_state s)
 {
     uint32_t n = 0;
 
-    list_each (&f->replicas, node) {
-        const struct replica *const r = list_entry(node, struct replica, node);
-
-        n += r->run == run && r->state == s;
-    }
+    list_each (&run->replicas, node)
+        n += list_entry(node, struct replica, of_run)->state == s;
     return n;
 }
 
@@ -99,19 +106,22 @@ static struct run *run_new(struct fleet *f, const char *model, const char *versi
                            uint32_t replicas, uint64_t now_us)
 {
     struct run *const run = xcalloc(1, sizeof(*run));
+    char key[300];
 
+    list_init(&run->replicas);
     run->model = xstrdup(model);
     run->version = xstrdup(version);
     scaler_init(&run->scaler, replicas, now_us);
     run->last.desired = replicas;
     list_push_back(&f->runs, &run->node);
+    map_set(&f->by_name, key, run_key(key, model, version), run);
     return run;
 }
 
 /* Less traffic than before, or gone: what is ready stays for a while. */
 static void run_keep_warm(struct fleet *f, struct run *run, uint32_t warm_s, uint64_t now_us)
 {
-    run->warm_replicas = fleet_count(f, run, REPLICA_READY);
+    run->warm_replicas = run_count(run, REPLICA_READY);
     run->warm_until_us = now_us + warm_s * US_PER_S;
     if (run->warm_replicas > 0 && warm_s > 0)
         decisions_add(f->decisions, "keep_warm", run->model, run->version,
@@ -131,6 +141,7 @@ static void take_version(struct fleet *f, const struct model_conf *m, size_t i, 
         run = run_new(f, m->name, v->name, m->traffic[i] > 0 ? m->scaling.min : 0, now_us);
     const uint32_t weight_before = run->weight;
 
+    run->named = true;
     run->model_conf = v->n_command == 0 ? NULL : m;
     run->conf = v->n_command == 0 ? NULL : v;
     run->weight = m->traffic[i];
@@ -151,25 +162,24 @@ void fleet_set_generation(struct fleet *f, const struct generation *g, uint64_t 
 {
     list_each (&f->runs, node) {
         struct run *const run = list_entry(node, struct run, node);
-        const struct model_conf *const before = run->model_conf;
-        const uint32_t warm_s = before == NULL ? 0 : before->scaling.warm_s;
-        bool stays = false;
 
-        for (size_t m = 0; m < g->n_models && !stays; m++) {
-            for (size_t v = 0; v < g->models[m].n_versions && !stays; v++)
-                stays = strcmp(g->models[m].name, run->model) == 0 &&
-                        strcmp(g->models[m].versions[v].name, run->version) == 0;
-        }
-        if (!stays && before != NULL)
-            run_keep_warm(f, run, warm_s, now_us);
+        run->warm_s = run->model_conf == NULL ? 0 : run->model_conf->scaling.warm_s;
         run->model_conf = NULL;
         run->conf = NULL;
-        if (!stays)
-            run->weight = 0;
+        run->named = false;
     }
     for (size_t m = 0; m < g->n_models; m++) {
         for (size_t v = 0; v < g->models[m].n_versions; v++)
             take_version(f, &g->models[m], v, now_us);
+    }
+    list_each (&f->runs, node) {
+        struct run *const run = list_entry(node, struct run, node);
+
+        if (run->named)
+            continue;
+        if (run->warm_s > 0) /* it left with this generation */
+            run_keep_warm(f, run, run->warm_s, now_us);
+        run->weight = 0;
     }
     fleet_decide(f, now_us);
     f->endpoints_changed = true;

@@ -21,23 +21,36 @@
 
 #include "autoscaler/decide.h"
 #include "balancer/prober.h"
+#include "base/hash.h"
 #include "conf/generation.h"
 #include "penstock/decisions.h"
 #include "penstock/replica.h"
 #include "placer/driver.h"
 
+/* One worker's load of one version; a version that it did not name has zeros. */
+struct fleet_load {
+    const char *model, *version;
+    double inflight_seconds;
+    uint64_t started;
+    uint32_t queued;
+};
 struct run {
     struct list node;
+    struct list replicas; /* by their of_run, oldest first */
     char *model, *version;
     const struct model_conf *model_conf; /* of the current generation; NULL: not in it */
     const struct version_conf *conf;
     enum model_protocol protocol; /* kept when the version leaves the config, for the prober */
     enum model_dialect dialect;
+    bool named; /* the generation names it, with or without a command */
     uint32_t weight;
     uint64_t spec; /* fingerprint of command and resources */
     struct scaler scaler;
     struct decision last;
-    uint32_t queued;        /* calls that wait at the gateway, last reports */
+    struct fleet_load load; /* of the report that is being counted */
+    uint32_t waiting;       /* calls that waited at a worker, and when it last said so */
+    uint64_t waiting_us;
+    uint32_t warm_s;        /* of the config that it had before the current generation */
     uint32_t warm_replicas; /* kept until warm_until_us for a rollback */
     uint64_t warm_until_us;
     uint32_t last_number; /* of its replicas: "#3" */
@@ -50,6 +63,7 @@ struct run {
 struct fleet {
     struct list runs;
     struct list replicas;
+    struct map by_name; /* "model/version" -> run */
     struct driver *driver;
     struct cluster_view *view;
     struct decisions *decisions;
@@ -67,13 +81,6 @@ void fleet_fini(struct fleet *f);
 /* g stays valid until the next call. */
 void fleet_set_generation(struct fleet *f, const struct generation *g, uint64_t now_us);
 
-/* One worker's load of one version; a version that it did not name has zeros. */
-struct fleet_load {
-    const char *model, *version;
-    double inflight_seconds;
-    uint64_t started;
-    uint32_t queued;
-};
 /* False: a repeat, nothing was counted. */
 bool fleet_observe(struct fleet *f, const char *gateway, uint32_t worker, uint64_t sequence,
                    uint64_t interval_us, const struct fleet_load *loads, size_t n_loads,
@@ -104,6 +111,6 @@ void fleet_stop_drained(struct fleet *f, fleet_calls_fn calls, void *arg, uint64
 bool fleet_stop_all(struct fleet *f, uint64_t now_us);
 
 struct run *fleet_run(const struct fleet *f, const char *model, const char *version);
-uint32_t fleet_count(const struct fleet *f, const struct run *run, enum replica_state s);
+uint32_t run_count(const struct run *run, enum replica_state s);
 
 #endif

@@ -22,6 +22,6 @@ void run_start_failed(struct fleet *f, struct run *run, uint64_t now_us, const c
                       const char *why);
 /* The driver ends its process; it leaves the snapshots. */
 void fleet_stop_replica(struct fleet *f, struct replica *r, uint64_t now_us);
-void run_free(struct run *run); /* it has no replicas; off its list */
+void run_free(struct fleet *f, struct run *run); /* it has no replicas; off its list */
 
 #endif

@@ -7,6 +7,7 @@
 
 #define STALE_US     (2 * US_PER_S)  /* a worker that is silent this long (8 reports) is missing */
 #define FORGET_US    (60 * US_PER_S) /* ... and this long: it is gone */
+#define WAITING_US   US_PER_S        /* a report of waiting calls holds this long */
 #define NAMED_IDLE_S 60              /* of a version without traffic of its own */
 
 bool fleet_observe(struct fleet *f, const char *gateway, uint32_t worker, uint64_t sequence,
@@ -18,19 +19,22 @@ bool fleet_observe(struct fleet *f, const char *gateway, uint32_t worker, uint64
     if (!sources_heard(&f->sources, gateway, worker, sequence, now_us))
         return false;
     n_sources = sources_count(&f->sources, now_us, STALE_US, FORGET_US, &n_stale);
+    for (size_t i = 0; i < n_loads; i++) {
+        struct run *const run = fleet_run(f, loads[i].model, loads[i].version);
+
+        if (run != NULL)
+            run->load = loads[i];
+    }
     list_each (&f->runs, node) {
         struct run *const run = list_entry(node, struct run, node);
-        const struct fleet_load none = {0};
-        const struct fleet_load *load = &none;
 
-        for (size_t i = 0; i < n_loads; i++) {
-            if (strcmp(loads[i].model, run->model) == 0 &&
-                strcmp(loads[i].version, run->version) == 0)
-                load = &loads[i];
+        scaler_observe(&run->scaler, now_us, interval_us, run->load.inflight_seconds,
+                       (double)run->load.started, n_sources);
+        if (run->load.queued > 0) { /* another worker may have none */
+            run->waiting = run->load.queued;
+            run->waiting_us = now_us;
         }
-        scaler_observe(&run->scaler, now_us, interval_us, load->inflight_seconds,
-                       (double)load->started, n_sources);
-        run->queued = load->queued;
+        run->load = (struct fleet_load){0};
     }
     return true;
 }
@@ -68,11 +72,11 @@ static void decide_run(struct fleet *f, struct run *run, uint32_t n_sources, uin
     const struct scaler_conf conf = scaler_conf_of(run, now_us);
     const struct scaler_input in = {
         .now_us = now_us,
-        .ready = fleet_count(f, run, REPLICA_READY),
-        .starting = fleet_count(f, run, REPLICA_STARTING),
+        .ready = run_count(run, REPLICA_READY),
+        .starting = run_count(run, REPLICA_STARTING),
         .n_sources = n_sources,
         .n_stale = n_stale,
-        .queued = run->queued,
+        .queued = now_us - run->waiting_us < WAITING_US ? run->waiting : 0,
     };
     const uint32_t before = run->last.desired;
 

@@ -118,6 +118,7 @@ static int start_one(struct fleet *f, struct run *run, uint64_t now_us)
         return r;
     }
     list_push_back(&f->replicas, &replica->node);
+    list_push_back(&run->replicas, &replica->of_run);
     f->endpoints_changed = true;
     describe(f, replica, text, sizeof(text));
     decisions_add(f->decisions, "replica_start", run->model, run->version, "%s", text);
@@ -141,14 +142,14 @@ static void drain(struct fleet *f, struct replica *r, uint64_t now_us, const cha
 }
 
 /* Whom to lose first: who is not ready, then the youngest. */
-static struct replica *least_needed(struct fleet *f, const struct run *run, bool outdated)
+static struct replica *least_needed(const struct run *run, bool outdated)
 {
     struct replica *best = NULL;
 
-    list_each (&f->replicas, node) {
-        struct replica *const r = list_entry(node, struct replica, node);
+    list_each (&run->replicas, node) {
+        struct replica *const r = list_entry(node, struct replica, of_run);
 
-        if (r->run != run || !replica_is_live(r) || (r->spec != run->spec) != outdated)
+        if (!replica_is_live(r) || (r->spec != run->spec) != outdated)
             continue;
         if (best == NULL || (best->state == REPLICA_READY) >= (r->state == REPLICA_READY))
             best = r;
@@ -163,7 +164,7 @@ static bool give_up_warm(struct fleet *f, const struct run *wanting, uint64_t no
         struct run *const run = list_entry(node, struct run, node);
         struct replica *const r = run == wanting || run->weight > 0 || run_warm(run, now_us) == 0
                                       ? NULL
-                                      : least_needed(f, run, false);
+                                      : least_needed(run, false);
         char why[300];
 
         if (r == NULL)
@@ -186,15 +187,13 @@ struct tally {
     uint32_t outdated, leaving;
 };
 
-static struct tally tally_of(const struct fleet *f, const struct run *run)
+static struct tally tally_of(const struct run *run)
 {
     struct tally t = {0};
 
-    list_each (&f->replicas, node) {
-        const struct replica *const r = list_entry(node, struct replica, node);
+    list_each (&run->replicas, node) {
+        const struct replica *const r = list_entry(node, struct replica, of_run);
 
-        if (r->run != run)
-            continue;
         if (!replica_is_live(r))
             t.leaving++;
         else if (r->spec != run->spec)
@@ -223,7 +222,7 @@ static void grow(struct fleet *f, struct run *run, const struct tally *t, uint64
         /* No room: an outdated one of its own makes way, or one kept warm. What leaves already
          * makes room soon. */
         if (r > 0 && run->weight > 0 && t->leaving == 0) {
-            struct replica *const old = least_needed(f, run, true);
+            struct replica *const old = least_needed(run, true);
 
             if (old != NULL)
                 drain(f, old, now_us, "outdated, and its successor has no room beside it");
@@ -239,15 +238,14 @@ static void shrink(struct fleet *f, struct run *run, const struct tally *t, uint
     char why[300];
 
     for (uint32_t n = t->live; n > run->last.desired; n--) {
-        struct replica *const r = least_needed(f, run, false);
+        struct replica *const r = least_needed(run, false);
 
         snprintf(why, sizeof(why), "%u of %u replicas are enough", run->last.desired, n);
         if (r != NULL)
             drain(f, r, now_us, why);
     }
     if (t->outdated > 0 && t->ready >= run->last.desired) {
-        for (struct replica *r = least_needed(f, run, true); r != NULL;
-             r = least_needed(f, run, true))
+        for (struct replica *r = least_needed(run, true); r != NULL; r = least_needed(run, true))
             drain(f, r, now_us, "its command or its share changed, the successors are ready");
     }
 }
@@ -280,7 +278,7 @@ void fleet_step(struct fleet *f, uint64_t now_us)
         step_replica(f, list_entry(node, struct replica, node), now_us);
     list_each (&f->runs, node) {
         struct run *const run = list_entry(node, struct run, node);
-        const struct tally t = tally_of(f, run);
+        const struct tally t = tally_of(run);
 
         if (t.live < run->last.desired)
             grow(f, run, &t, now_us);
@@ -288,6 +286,6 @@ void fleet_step(struct fleet *f, uint64_t now_us)
             shrink(f, run, &t, now_us);
         if (run->conf == NULL && t.live + t.outdated + t.leaving == 0 &&
             now_us >= run->warm_until_us)
-            run_free(run);
+            run_free(f, run);
     }
 }

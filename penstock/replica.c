@@ -33,6 +33,7 @@ struct replica *replica_free(struct replica *r)
     if (r == NULL)
         return NULL;
     list_remove(&r->node);
+    list_remove(&r->of_run);
     free(r->id);
     free(r->address);
     free(r);

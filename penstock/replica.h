@@ -24,7 +24,8 @@ enum replica_state {
 struct run; /* penstock/fleet.h: its model version */
 
 struct replica {
-    struct list node; /* of the fleet, oldest first */
+    struct list node;   /* of the fleet, oldest first */
+    struct list of_run; /* of its version, likewise */
     struct run *run;
     char *id; /* "digits/2#3", also its name in messages */
     char *address;
@@ -39,7 +40,7 @@ struct replica {
 };
 
 struct replica *replica_new(struct run *run, const char *id, const char *address, uint64_t now_us);
-struct replica *replica_free(struct replica *r); /* off its list; returns NULL */
+struct replica *replica_free(struct replica *r); /* off its lists; returns NULL */
 void replica_set_state(struct replica *r, enum replica_state to, uint64_t now_us);
 const char *replica_state_name(enum replica_state s);
 

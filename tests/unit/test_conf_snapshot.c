@@ -114,7 +114,7 @@ static void replicas_go_to_their_version_and_strangers_nowhere(void **state)
         {"digits", "2", "127.0.0.1:9001", "digits/2#1", ENDPOINT_STARTING, 250},
         {"digits", "1", "127.0.0.1:9002", "digits/1#1", ENDPOINT_READY, 0},
         {"digits", NULL, "127.0.0.1:9003", NULL, ENDPOINT_DRAINING, 500},
-        {"digits", "2", "127.0.0.1:9001", "again", ENDPOINT_READY, 1},
+        {"echo", "1", "127.0.0.1:8004", "ours", ENDPOINT_READY, 1}, /* the config names it too */
         {"digits", "3", "127.0.0.1:9004", "no such version", ENDPOINT_READY, 1},
         {"gone", "1", "127.0.0.1:9005", "no such model", ENDPOINT_READY, 1},
     };
@@ -129,6 +129,10 @@ static void replicas_go_to_their_version_and_strangers_nowhere(void **state)
     assert_string_equal(m->versions[1].endpoints[0]->replica, "digits/2#1");
     assert_int_equal(m->versions[1].endpoints[0]->state, ENDPOINT_STARTING);
     assert_string_equal(m->versions[1].endpoints[1]->replica, "127.0.0.1:9003");
+    const struct snap_model *const echo = snapshot_service(s, "test.Echo", 9);
+
+    assert_int_equal(echo->versions[0].n_endpoints, 1);
+    assert_string_equal(echo->versions[0].endpoints[0]->replica, "ours");
     snapshot_unref(s);
     generation_unref(g);
 }

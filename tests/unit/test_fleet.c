@@ -221,7 +221,7 @@ static void load_brings_replicas_and_its_end_drains_them(void **state)
     fleet_published(&w->fleet, 5);
 
     load(w, "1", 0.5, 30);
-    assert_int_equal(fleet_count(&w->fleet, at(w, 0)->run, REPLICA_DRAINING), 2);
+    assert_int_equal(run_count(at(w, 0)->run, REPLICA_DRAINING), 2);
     assert_int_equal(at(w, 0)->state, REPLICA_READY); /* the oldest stays */
     assert_int_equal(w->fake.n_stopped, 0);
 
@@ -318,13 +318,13 @@ static void what_lost_its_traffic_stays_warm_and_a_rollback_starts_nothing(void 
     apply(w, config(both, "\"2\":10000", "\"min\":2,\"warm_s\":100"));
     all_ready(w);
     load(w, "2", 1, 90);
-    assert_int_equal(fleet_count(&w->fleet, fleet_run(&w->fleet, "m", "1"), REPLICA_READY), 2);
+    assert_int_equal(run_count(fleet_run(&w->fleet, "m", "1"), REPLICA_READY), 2);
     assert_int_equal(w->fake.n_started, 4);
     apply(w, config(both, "\"1\":10000", "\"min\":2,\"warm_s\":100"));
     assert_int_equal(w->fake.n_started, 4);
     load(w, "1", 1, 300);
-    assert_int_equal(fleet_count(&w->fleet, fleet_run(&w->fleet, "m", "2"), REPLICA_READY), 0);
-    assert_int_equal(fleet_count(&w->fleet, fleet_run(&w->fleet, "m", "1"), REPLICA_READY), 2);
+    assert_int_equal(run_count(fleet_run(&w->fleet, "m", "2"), REPLICA_READY), 0);
+    assert_int_equal(run_count(fleet_run(&w->fleet, "m", "1"), REPLICA_READY), 2);
 }
 
 static void a_version_that_left_the_config_is_kept_for_the_warm_time_too(void **state)
@@ -391,7 +391,7 @@ static void silence_of_the_gateways_shrinks_nothing(void **state)
         fleet_decide(&w->fleet, w->now_us);
         fleet_step(&w->fleet, w->now_us);
     }
-    assert_int_equal(fleet_count(&w->fleet, at(w, 0)->run, REPLICA_READY), 3);
+    assert_int_equal(run_count(at(w, 0)->run, REPLICA_READY), 3);
 }
 
 static void a_driver_that_refuses_leaves_no_trace_but_its_words(void **state)
