@@ -296,16 +296,17 @@ class Replica:
             conn.send(SettingsFrame(0, settings=self.settings), WindowUpdateFrame(0, BIG_WINDOW - 65535))
             while True:
                 window = conn.peer_initial_window
-                self._dispatch(conn, conn.read_frame(), window)
+                frame = conn.read_frame()
+                for open_stream in conn.streams.values() if conn.peer_initial_window != window else ():
+                    open_stream.window += conn.peer_initial_window - window  # RFC 9113 6.9.2
+                self._dispatch(conn, frame)
         except (Closed, OSError):
             conn.closed = True
         except Exception as e:  # a bug of the script or a broken peer: the test looks at errors
             self.errors.append(repr(e))
             conn.close()
 
-    def _dispatch(self, conn, frame, window):
-        for open_stream in conn.streams.values() if conn.peer_initial_window != window else ():
-            open_stream.window += conn.peer_initial_window - window  # RFC 9113 6.9.2
+    def _dispatch(self, conn, frame):
         stream = conn.streams.get(frame.stream_id)
         if isinstance(frame, HeadersFrame) and stream is None:
             stream = conn.streams[frame.stream_id] = ReplicaStream(conn, frame.stream_id, frame.fields)
