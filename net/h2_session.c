@@ -24,6 +24,7 @@
 #include "base/check.h"
 #include "base/xalloc.h"
 #include "net/h2_engine.h"
+#include "net/sendq.h"
 
 #define SESS_MAGIC 0x68327365u
 
@@ -46,22 +47,14 @@ enum {
     SF_GONE = 1 << 7, /* on_close waits on the gone list */
 };
 
-struct seg {
-    struct slab *owner;
-    const uint8_t *p;
-    size_t len;
-};
-
 struct sstream {
     struct h2_stream base;
     struct list node; /* of sess.streams or sess.gone */
     int32_t ng_id;
     unsigned flags;
     uint32_t close_code; /* while on gone */
-    struct seg *segs;    /* ring */
-    uint32_t head, n, cap;
-    size_t queued;
-    nghttp2_nv *trailers; /* one block with its strings; waits behind queued */
+    struct sendq out;
+    nghttp2_nv *trailers; /* one block with its strings; waits behind out */
     size_t n_trailers;
 };
 
@@ -71,8 +64,7 @@ struct sess {
     nghttp2_session *ng;
     struct list streams;
     struct list gone;
-    struct slab *copy; /* small or unowned payload is gathered here */
-    uint32_t copy_used;
+    struct copy_slab copy;
     bool failed;   /* recv or flush broke, or a GOAWAY with an error left: close */
     bool lost;     /* the transport is gone */
     bool settings; /* the peer's came */
@@ -130,12 +122,7 @@ static struct sstream *stream_new(struct sess *ss, void *user)
 
 static void stream_drop_output(struct sstream *st)
 {
-    for (uint32_t i = 0; i < st->n; i++)
-        slab_unref(st->segs[(st->head + i) & (st->cap - 1)].owner);
-    free(st->segs);
-    st->segs = NULL;
-    st->head = st->n = st->cap = 0;
-    st->queued = 0;
+    sendq_fini(&st->out);
     free(st->trailers);
     st->trailers = NULL;
     st->n_trailers = 0;
@@ -168,83 +155,6 @@ static void stream_detach(struct sess *ss, struct sstream *st, uint32_t code, bo
     list_remove(&st->node);
     list_push_back(&ss->gone, &st->node);
     h2_dirty(&ss->base);
-}
-
-/* ---- outgoing payload ---- */
-
-static struct seg *seg_at(const struct sstream *st, uint32_t i)
-{
-    return &st->segs[(st->head + i) & (st->cap - 1)];
-}
-
-/* Takes over the caller's reference to owner. */
-static void seg_push(struct sstream *st, struct slab *owner, const uint8_t *p, size_t len)
-{
-    if (st->n == st->cap) {
-        const uint32_t cap = st->cap == 0 ? 4 : st->cap * 2;
-        struct seg *segs = xcalloc(cap, sizeof(*segs));
-
-        for (uint32_t i = 0; i < st->n; i++)
-            segs[i] = *seg_at(st, i);
-        free(st->segs);
-        st->segs = segs;
-        st->head = 0;
-        st->cap = cap;
-    }
-    st->n++;
-    *seg_at(st, st->n - 1) = (struct seg){owner, p, len};
-    st->queued += len;
-}
-
-static void seg_copy(struct sess *ss, struct sstream *st, const uint8_t *p, size_t len)
-{
-    while (len > 0) {
-        struct seg *last = st->n > 0 ? seg_at(st, st->n - 1) : NULL;
-        uint8_t *to;
-        size_t take;
-
-        if (ss->copy != NULL && ss->copy_used == ss->copy->cap) {
-            slab_unref(ss->copy);
-            ss->copy = NULL;
-        }
-        if (ss->copy == NULL) {
-            ss->copy = slab_get(ss->base.pool, len > SLAB_SMALL_BYTES ? SLAB_LARGE_BYTES : 1);
-            ss->copy_used = 0;
-        }
-        to = ss->copy->data + ss->copy_used;
-        take = ss->copy->cap - ss->copy_used;
-        take = len < take ? len : take;
-        memcpy(to, p, take);
-        ss->copy_used += (uint32_t)take;
-        if (last != NULL && last->owner == ss->copy && last->p + last->len == to) {
-            last->len += take;
-            st->queued += take;
-        } else {
-            seg_push(st, slab_ref(ss->copy), to, take);
-        }
-        p += take;
-        len -= take;
-    }
-}
-
-static void seg_move(struct sstream *st, struct outq *out, size_t len)
-{
-    check(len <= st->queued);
-    st->queued -= len;
-    while (len > 0) {
-        struct seg *s = seg_at(st, 0);
-        const size_t take = len < s->len ? len : s->len;
-
-        outq_ref(out, s->owner, s->p, take);
-        len -= take;
-        s->p += take;
-        s->len -= take;
-        if (s->len == 0) {
-            slab_unref(s->owner);
-            st->head = (st->head + 1) & (st->cap - 1);
-            st->n--;
-        }
-    }
 }
 
 /* ---- outgoing header blocks ---- */
@@ -309,15 +219,15 @@ static ssize_t on_read(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t len
     (void)buf;
     if (ss->lost)
         return NGHTTP2_ERR_PAUSE;
-    if (st->queued == 0 && (st->flags & SF_END_QUEUED) == 0) {
+    if (st->out.bytes == 0 && (st->flags & SF_END_QUEUED) == 0) {
         st->flags |= SF_DEFERRED;
         return NGHTTP2_ERR_DEFERRED;
     }
-    if (st->queued > 0 && ss->out->bytes >= ss->high_water)
+    if (st->out.bytes > 0 && ss->out->bytes >= ss->high_water)
         return NGHTTP2_ERR_PAUSE;
-    take = st->queued < length ? st->queued : length;
+    take = st->out.bytes < length ? st->out.bytes : length;
     *data_flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-    if (take == st->queued && (st->flags & SF_END_QUEUED) != 0) {
+    if (take == st->out.bytes && (st->flags & SF_END_QUEUED) != 0) {
         *data_flags |= NGHTTP2_DATA_FLAG_EOF;
         if (st->trailers != NULL) {
             *data_flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
@@ -337,7 +247,7 @@ static int on_send_data(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t
     (void)ng;
     check(frame->data.padlen == 0); /* we ask for none */
     outq_copy(ss->out, framehd, 9);
-    seg_move(st, ss->out, length);
+    sendq_move(&st->out, ss->out, length);
     if (length > 0 && ss->base.events.on_sent != NULL)
         ss->base.events.on_sent(ss->base.user, &st->base, length);
     return 0;
@@ -694,7 +604,7 @@ static void sess_destroy(struct h2 *h)
 
     drop_block(ss);
     nghttp2_session_del(ss->ng);
-    slab_unref(ss->copy);
+    copy_slab_drop(&ss->copy);
     free(ss->fields);
     free(ss->bufs);
     free(ss->nva);
@@ -771,10 +681,7 @@ static void sess_flush(struct h2 *h, struct outq *out, size_t high_water)
         ss->failed = true;
         snprintf(h->why, sizeof(h->why), "%s", nghttp2_strerror((int)n));
     }
-    if (ss->copy != NULL && ss->copy->refs == 1) { /* an idle connection holds no buffer */
-        slab_unref(ss->copy);
-        ss->copy = NULL;
-    }
+    copy_slab_drop_if_idle(&ss->copy); /* an idle connection holds no buffer */
 }
 
 static bool sess_wants_flush(const struct h2 *h)
@@ -855,7 +762,7 @@ static void sess_send_headers(struct h2_stream *s, enum h2_block kind,
             nghttp2_submit_response(ss->ng, st->ng_id, to_nva(ss, fields, n), n, end ? NULL : &prd);
     } else {
         check(kind == H2_TRAILERS && end);
-        if (st->queued == 0 && st->base.id != 0) {
+        if (st->out.bytes == 0 && st->base.id != 0) {
             rv = nghttp2_submit_trailer(ss->ng, st->ng_id, to_nva(ss, fields, n), n);
         } else {
             keep_trailers(st, fields, n);
@@ -875,10 +782,7 @@ static void sess_send_data(struct h2_stream *s, struct slab *slab, const uint8_t
 
     if ((st->flags & (SF_GONE | SF_END_QUEUED)) != 0 || ss->lost)
         return;
-    if (slab == NULL || len < OUTQ_COPY_BELOW)
-        seg_copy(ss, st, p, len);
-    else
-        seg_push(st, slab_ref(slab), p, len);
+    sendq_push(&st->out, s->h2->pool, &ss->copy, slab, p, len);
     if (end)
         st->flags |= SF_END_QUEUED;
     stream_resume(ss, st);
@@ -886,7 +790,7 @@ static void sess_send_data(struct h2_stream *s, struct slab *slab, const uint8_t
 
 static size_t sess_queued(const struct h2_stream *s)
 {
-    return ((const struct sstream *)s)->queued;
+    return ((const struct sstream *)s)->out.bytes;
 }
 
 static void sess_consume(struct h2_stream *s, size_t bytes)
