@@ -25,8 +25,9 @@
 #include "net/h2_message.h"
 #include "net/slab.h"
 
-#define HPACK_MEMO 16 /* entries; a client calls a handful of methods, a server gives two blocks   \
-                       */
+#define HPACK_MEMO                                                                                 \
+    16 /* entries; a client calls a handful of methods, a server gives two blocks                  \
+        */
 
 /* Which (name, value) pairs this worker has sent: one that comes again is worth a table entry. */
 struct hpack_seen {

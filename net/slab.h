@@ -26,7 +26,7 @@ struct slab {
 struct slab_pool {
     struct list free_lists[2]; /* small, large */
     size_t n_free[2];
-    size_t pinned_bytes; /* in slabs that are out; the worker's memory account */
+    size_t pinned_bytes;              /* in slabs that are out; the worker's memory account */
     struct nstream_shared *h2_shared; /* net/h2_stream.h's, while it has connections */
 };
 
