@@ -22,6 +22,8 @@
 #ifndef NET_H2_HPACK_H
 #define NET_H2_HPACK_H
 
+#include <string.h>
+
 #include "net/h2_message.h"
 #include "net/slab.h"
 
@@ -104,6 +106,43 @@ struct hpack_repr {
 size_t hpack_repr_read(struct hpack_repr *r, const uint8_t *p, const uint8_t *end);
 
 #define HPACK_STATIC_ENTRIES 61u
+
+/* A size update may evict entries without an insertion: a jump of the count that no index can
+ * bridge makes memo entries that name dynamic ones wrong. */
+#define HPACK_FORGET (UINT64_C(1) << 32)
+
+/* memcmp(a, b, len) == 0 for short strings: no call, eight bytes at a time. */
+static inline bool hpack_same(const void *a, const void *b, size_t len)
+{
+    const uint8_t *p = a, *q = b;
+    uint64_t x, y;
+    uint32_t v, w;
+
+    if (len >= 8) {
+        for (; len > 8; len -= 8, p += 8, q += 8) {
+            memcpy(&x, p, 8);
+            memcpy(&y, q, 8);
+            if (x != y)
+                return false;
+        }
+        memcpy(&x, p + len - 8, 8); /* the last eight, some of them again */
+        memcpy(&y, q + len - 8, 8);
+        return x == y;
+    }
+    if (len >= 4) {
+        memcpy(&v, p, 4);
+        memcpy(&w, q, 4);
+        if (v != w)
+            return false;
+        memcpy(&v, p + len - 4, 4);
+        memcpy(&w, q + len - 4, 4);
+        return v == w;
+    }
+    for (size_t i = 0; i < len; i++)
+        if (p[i] != q[i])
+            return false;
+    return true;
+}
 
 /* Which literals outside the tables a run may hold besides indexed fields of one byte. */
 enum hpack_run_of {

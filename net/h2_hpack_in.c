@@ -56,6 +56,18 @@ static struct hpack_memo *find_memo(struct hpack_in *in, const uint8_t *run, siz
     return NULL;
 }
 
+/* The same for a block that is nothing but a run, with no insertion since: the steady state. */
+static struct hpack_memo *find_whole(struct hpack_in *in, const uint8_t *p, size_t len)
+{
+    for (size_t i = 0; i < HPACK_MEMO && in->memo[i] != NULL; i++) {
+        struct hpack_memo *m = in->memo[i];
+
+        if (m->run_len == len && m->n_inserted == in->n_inserted && hpack_same(m->run, p, len))
+            return m;
+    }
+    return NULL;
+}
+
 static void keep_memo(struct hpack_in *in, const uint8_t *run, size_t len,
                       const struct h2_field *fields, size_t n, const struct message *message)
 {
@@ -161,6 +173,8 @@ static enum hpack_result inflate_one(struct walk *w, const uint8_t **p, const ui
         q += n;
         if (r.kind == HPACK_INSERT)
             w->in->n_inserted++;
+        else if (r.kind == HPACK_SIZE)
+            w->in->n_inserted += HPACK_FORGET;
     }
     used = nghttp2_hd_inflate_hd2(w->in->inflater, &nv, &flags, *p, (size_t)(end - *p), 1);
     if (used < 0)
@@ -204,15 +218,20 @@ enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
                                  const struct h2_limits *limits, enum message_part part,
                                  const uint8_t *p, size_t len, struct hpack_list *ret_list)
 {
-    uint32_t max_index;
-    const size_t run_len = hpack_run(p, len, HPACK_RUN_STABLE, &max_index);
-    struct hpack_memo *m = find_memo(in, p, run_len, max_index);
+    struct hpack_memo *m = find_whole(in, p, len);
     const uint8_t *const end = p + len, *at = p;
     struct walk w = {.in = in, .limits = limits};
     enum hpack_result r = HPACK_OK;
+    size_t run_len = len;
 
     ret_list->scratch = NULL;
-    if (m != NULL && run_len == len) {
+    if (m == NULL) {
+        uint32_t max_index;
+
+        run_len = hpack_run(p, len, HPACK_RUN_STABLE, &max_index);
+        m = find_memo(in, p, run_len, max_index);
+    }
+    if (m != NULL && run_len == len && m->list_bytes <= limits->max_header_bytes) {
         memo_message(m, part, &ret_list->message);
         ret_list->fields = m->fields;
         ret_list->n = m->n;

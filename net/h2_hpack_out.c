@@ -51,6 +51,7 @@ void hpack_out_set_table(struct hpack_out *out, uint32_t max_bytes)
 {
     check(nghttp2_hd_deflate_change_table_size(out->deflater, max_bytes) == 0);
     out->size_changed = true;
+    out->n_inserted += HPACK_FORGET;
     count_dynamic(out);
 }
 
@@ -62,38 +63,27 @@ static bool is_volatile(const struct h2_field *f)
     return (f->flags & H2_FIELD_NO_INDEX) != 0 && (f->name_len == 0 || f->name[0] != ':');
 }
 
-static bool same_bytes(const char *a, const char *b, uint32_t len)
-{
-    uint64_t x, y;
-
-    for (; len >= 8; len -= 8, a += 8, b += 8) {
-        memcpy(&x, a, 8);
-        memcpy(&y, b, 8);
-        if (x != y)
-            return false;
-    }
-    for (; len > 0; len--)
-        if (*a++ != *b++)
-            return false;
-    return true;
-}
-
 static bool same_fields(const struct h2_field *a, const struct h2_field *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (a[i].value_len != b[i].value_len || a[i].name_len != b[i].name_len ||
-            a[i].flags != b[i].flags || !same_bytes(a[i].value, b[i].value, a[i].value_len) ||
-            !same_bytes(a[i].name, b[i].name, a[i].name_len))
+            a[i].flags != b[i].flags || !hpack_same(a[i].value, b[i].value, a[i].value_len) ||
+            !hpack_same(a[i].name, b[i].name, a[i].name_len))
             return false;
     return true;
 }
 
+static uint32_t sign_more(uint32_t sign, const struct h2_field *f)
+{
+    return sign * 31 + f->name_len + (f->value_len << 8);
+}
+
 static uint32_t sign_of(const struct h2_field *fields, size_t n)
 {
-    uint32_t sign = (uint32_t)n;
+    uint32_t sign = 0;
 
     for (size_t i = 0; i < n; i++)
-        sign = sign * 31 + fields[i].name_len + (fields[i].value_len << 8);
+        sign = sign_more(sign, &fields[i]);
     return sign;
 }
 
@@ -144,11 +134,11 @@ void hpack_block_unref(struct hpack_block *b)
 struct hpack_block *hpack_out_hold(struct hpack_out *out, const struct h2_field *fields, size_t n)
 {
     struct hpack_block *b, *memo;
-    uint32_t n_run = 0;
+    uint32_t n_run = 0, sign = 0;
 
     while (n_run < n && !is_volatile(&fields[n_run]))
-        n_run++;
-    memo = find_memo(out, fields, n_run, sign_of(fields, n_run));
+        sign = sign_more(sign, &fields[n_run++]);
+    memo = find_memo(out, fields, n_run, sign);
     if (memo != NULL)
         memo->refs++;
     if (memo != NULL && n_run == n)

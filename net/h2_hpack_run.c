@@ -111,7 +111,7 @@ bool hpack_run_equals(const uint8_t *a, const uint8_t *b, size_t len, uint64_t m
     size_t i = 0;
 
     if (moved == 0)
-        return memcmp(a, b, len) == 0;
+        return hpack_same(a, b, len);
     while (i < len) {
         if (is_indexed(a[i])) {
             if (is_dynamic(a[i]) ? a[i] + moved != b[i] : a[i] != b[i])
