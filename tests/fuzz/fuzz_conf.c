@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_conf.c - the bytes of POST /v1/apply: any text is a generation or a list of problems,
- * and what is a generation stays the same one when its own text is loaded again. */
+/* tests/fuzz/fuzz_conf.c - the bytes of POST /v1/apply: any text is a generation or a list of
+ * problems, and what is a generation stays the same one when its own text is loaded again. */
 #include <stdint.h>
 #include <string.h>
 

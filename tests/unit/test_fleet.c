@@ -394,6 +394,51 @@ static void silence_of_the_gateways_shrinks_nothing(void **state)
     assert_int_equal(run_count(at(w, 0)->run, REPLICA_READY), 3);
 }
 
+static void a_call_that_waits_at_one_worker_wakes_whatever_the_others_say(void **state)
+{
+    struct world *const w = *state;
+    const struct fleet_load waits = {
+        .model = "m", .version = "1", .inflight_seconds = 0.001, .started = 1, .queued = 1};
+
+    apply(w, config(V("1", "a"), "\"1\":10000", "\"min\":0,\"idle_s\":10"));
+    assert_int_equal(n_replicas(w), 0);
+    w->now_us += S / 4;
+    fleet_observe(&w->fleet, "g", 0, 1, S / 4, &waits, 1, w->now_us);
+    fleet_observe(&w->fleet, "g", 1, 1, S / 4, NULL, 0, w->now_us);
+    fleet_decide(&w->fleet, w->now_us);
+    fleet_step(&w->fleet, w->now_us);
+    assert_int_equal(n_replicas(w), 1);
+}
+
+static void a_report_that_comes_twice_counts_once(void **state)
+{
+    struct world *const w = *state;
+
+    apply(w, config(V("1", "a"), "\"1\":10000", "\"min\":1"));
+    assert_true(fleet_observe(&w->fleet, "g", 0, 7, S / 4, NULL, 0, w->now_us));
+    assert_false(fleet_observe(&w->fleet, "g", 0, 7, S / 4, NULL, 0, w->now_us));
+    assert_true(fleet_observe(&w->fleet, "g", 1, 7, S / 4, NULL, 0, w->now_us));
+}
+
+static void an_unhealthy_replica_is_replaced_after_a_while_and_may_recover_before(void **state)
+{
+    struct world *const w = *state;
+
+    apply(w, config(V("1", "a"), "\"1\":10000", "\"min\":1"));
+    probe(w, 0, ENDPOINT_READY);
+    probe(w, 0, ENDPOINT_UNHEALTHY);
+    w->now_us += 29 * S;
+    probe(w, 0, ENDPOINT_READY);
+    probe(w, 0, ENDPOINT_UNHEALTHY);
+    w->now_us += 30 * S;
+    fleet_step(&w->fleet, w->now_us);
+    assert_int_equal(at(w, 0)->state, REPLICA_UNHEALTHY);
+    w->now_us += 1;
+    fleet_step(&w->fleet, w->now_us);
+    assert_int_equal(at(w, 0)->state, REPLICA_DRAINING);
+    assert_string_equal(w->fake.last_started, "m/1#2");
+}
+
 static void a_driver_that_refuses_leaves_no_trace_but_its_words(void **state)
 {
     struct world *const w = *state;
@@ -420,6 +465,9 @@ int main(void)
         TEST(warm_replicas_make_way_for_who_has_no_room),
         TEST(a_new_command_replaces_replicas_without_a_gap),
         TEST(silence_of_the_gateways_shrinks_nothing),
+        TEST(a_call_that_waits_at_one_worker_wakes_whatever_the_others_say),
+        TEST(a_report_that_comes_twice_counts_once),
+        TEST(an_unhealthy_replica_is_replaced_after_a_while_and_may_recover_before),
         TEST(a_driver_that_refuses_leaves_no_trace_but_its_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
