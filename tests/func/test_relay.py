@@ -459,6 +459,11 @@ def shared(programs, scripted, tmp_path):
     return gateway, replica, frames.Client(gateway.grpc)
 
 
+def last(replica, path):
+    """The newest call to path: the prober asks in between."""
+    return [s for s in replica.executions if s.path == path][-1]
+
+
 @pytest.mark.parametrize("size", [1, 7, 16384])
 @pytest.mark.parametrize("payload, added", [
     (NAME + TENSOR, b"\x12\x012"),               # the split's choice
@@ -473,7 +478,7 @@ def test_the_server_is_told_which_version(shared, payload, added, size):
     client.send(stream, frames.grpc_message(payload), end_stream=True, size=size)
     client.wait(stream)
     assert stream.status == 0, stream.message
-    assert bytes(replica.executions[-1].body) == frames.grpc_message(payload + added)
+    assert bytes(last(replica, INFER).body) == frames.grpc_message(payload + added)
 
 
 def test_every_message_of_a_stream_is_told(shared):
@@ -484,7 +489,7 @@ def test_every_message_of_a_stream_is_told(shared):
                     end_stream=True, size=size)
         client.wait(stream)
         assert stream.status == 0, stream.message
-        assert replica.executions[-1].messages == [m + b"\x12\x012" for m in (NAME + b"\x1a\x01a", NAME + TENSOR, NAME)]
+        assert last(replica, STREAM_INFER).messages == [m + b"\x12\x012" for m in (NAME + b"\x1a\x01a", NAME + TENSOR, NAME)]
 
 
 def test_tensorflow_is_told_by_a_model_spec(shared):
@@ -493,7 +498,7 @@ def test_tensorflow_is_told_by_a_model_spec(shared):
     for payload, number in ((spec, 8), (label, 7)):
         stream = client.wait(client.request(PREDICT, payload + b"\x12\x00"))
         assert stream.status == 0, stream.message
-        assert replica.executions[-1].messages == [payload + b"\x12\x00" + bytes([0x0a, 4, 0x12, 2, 8, number])]
+        assert last(replica, PREDICT).messages == [payload + b"\x12\x00" + bytes([0x0a, 4, 0x12, 2, 8, number])]
     # Tasks can't be told without adding one: the client has to name the version.
     task = client.wait(client.request(MULTI, b"\x0a\x08" + spec))
     assert task.status == INVALID_ARGUMENT and "number" in task.message
@@ -508,7 +513,7 @@ def test_a_compressed_message_is_never_changed(shared):
         return client.wait(stream)
 
     assert call(NAME + b"\x12\x011" + TENSOR).status == 0
-    assert gzip.decompress(replica.executions[-1].messages[0]) == NAME + b"\x12\x011" + TENSOR
+    assert gzip.decompress(last(replica, INFER).messages[0]) == NAME + b"\x12\x011" + TENSOR
     refused = call(NAME + TENSOR)
     assert refused.status == UNIMPLEMENTED and "uncompressed" in refused.message
     assert call(b"\x0a\x05three").status == frames.NOT_FOUND
