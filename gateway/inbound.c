@@ -174,6 +174,17 @@ static bool inbound_after_walk(struct stream *s, enum walker_result r)
     return inbound_route(s, &want);
 }
 
+/* In two steps where the route is taken on the way: a second name behind that place is refused
+ * however the message was cut into frames. */
+static bool inbound_walk(struct stream *s, const uint8_t *p, size_t len)
+{
+    size_t taken = 0;
+
+    if (!s->routed && !inbound_after_walk(s, walker_feed_to_ready(&s->walker, p, len, &taken)))
+        return false;
+    return taken == len || inbound_after_walk(s, walker_feed(&s->walker, p + taken, len - taken));
+}
+
 static bool text_equals(const struct walker_text *a, const struct walker_text *b)
 {
     return a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0;
@@ -275,7 +286,7 @@ static bool inbound_read_piece(struct stream *s, const uint8_t *p, size_t len)
     if (s->path.kind != ROUTE_BY_MESSAGE)
         return true;
     if (!s->opaque_message)
-        return inbound_after_walk(s, walker_feed(&s->walker, p, len));
+        return inbound_walk(s, p, len);
     if (s->peek == NULL)
         return true; /* routed by a hint */
     return inbound_after_peek(s, peek_feed(s->peek, p, len, s->request_reader.left_bytes == 0));

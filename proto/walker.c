@@ -438,10 +438,13 @@ enum walker_result walker_begin(struct walker *w, uint32_t message_bytes)
     return message_bytes == 0 || w->why != REFUSAL_NONE ? judge(w) : WALKER_MORE;
 }
 
-enum walker_result walker_feed(struct walker *w, const uint8_t *p, size_t len)
+/* Returns how many bytes it took: all, unless it refused, or stops where the route may be taken. */
+static size_t walk(struct walker *w, const uint8_t *p, size_t len, bool to_ready)
 {
+    const uint8_t *const first = p;
+
     check(len <= w->message_bytes - w->at || w->why != REFUSAL_NONE);
-    while (len > 0 && w->why == REFUSAL_NONE) {
+    while (len > 0 && w->why == REFUSAL_NONE && !(to_ready && w->past_fields && !w->committed)) {
         size_t n;
 
         if (w->phase != PHASE_SKIP && w->phase != PHASE_STRING) {
@@ -466,6 +469,19 @@ enum walker_result walker_feed(struct walker *w, const uint8_t *p, size_t len)
         else
             field_done(w);
     }
+    return (size_t)(p - first);
+}
+
+enum walker_result walker_feed(struct walker *w, const uint8_t *p, size_t len)
+{
+    walk(w, p, len, false);
+    return judge(w);
+}
+
+enum walker_result walker_feed_to_ready(struct walker *w, const uint8_t *p, size_t len,
+                                        size_t *ret_taken)
+{
+    *ret_taken = walk(w, p, len, true);
     return judge(w);
 }
 

@@ -110,6 +110,11 @@ enum walker_result walker_begin(struct walker *w, uint32_t message_bytes);
  * walker_commit. */
 enum walker_result walker_feed(struct walker *w, const uint8_t *p, size_t len);
 
+/* The same, but it takes no byte past the one with which WALKER_READY comes for the first time: who
+ * commits there refuses or takes a message alike however its bytes were cut. ret_taken: of len. */
+enum walker_result walker_feed_to_ready(struct walker *w, const uint8_t *p, size_t len,
+                                        size_t *ret_taken);
+
 bool walker_is_complete(const struct walker *w); /* the whole message was seen */
 
 /* The call is routed by name, version and choice as they are now: from here on, in this and in

@@ -476,6 +476,59 @@ static void paths_say_where_the_model_is(void **state)
         assert_int_equal(walker_kind_of_path(cases[i].path, strlen(cases[i].path)), cases[i].kind);
 }
 
+/* As the relay does: to the place where the route may be taken, commit, and on. */
+static enum walker_result walk_and_commit(struct walker *w, const uint8_t *p, size_t len)
+{
+    enum walker_result r = WALKER_MORE;
+
+    while (len > 0 && r != WALKER_REFUSED) {
+        size_t taken;
+
+        r = walker_feed_to_ready(w, p, len, &taken);
+        if (r == WALKER_READY)
+            walker_commit(w);
+        p += taken;
+        len -= taken;
+    }
+    return r;
+}
+
+static void a_name_behind_the_route_is_refused_however_it_is_cut(void **state)
+{
+    static const struct {
+        struct bytes m;
+        enum walker_result expected;
+    } rows[] = {
+        {{"\x0a\x01m\x1a\x01i\x0a\x01n", sizeof("\x0a\x01m\x1a\x01i\x0a\x01n") - 1},
+         WALKER_REFUSED},
+        {{"\x0a\x01m\x1a\x01i\x12\x01\x31", sizeof("\x0a\x01m\x1a\x01i\x12\x01\x31") - 1},
+         WALKER_REFUSED}, /* a version where none was */
+        {{"\x0a\x01m\x1a\x01i\x0a\x01m", sizeof("\x0a\x01m\x1a\x01i\x0a\x01m") - 1}, WALKER_MORE},
+        {{"\x0a\x01m\x0a\x01n\x1a\x01i", sizeof("\x0a\x01m\x0a\x01n\x1a\x01i") - 1},
+         WALKER_MORE}, /* before it: the last one counts */
+    };
+
+    (void)state;
+    for (size_t row = 0; row < ARRAY_LEN(rows); row++) {
+        const struct bytes m = rows[row].m;
+        const uint8_t *p = (const uint8_t *)m.p;
+
+        for (size_t split = 0; split <= m.len; split++) {
+            struct walker w;
+            enum walker_result r;
+
+            walker_init(&w, WALKER_NAME_VERSION, 0);
+            walker_begin(&w, (uint32_t)m.len);
+            r = walk_and_commit(&w, p, split);
+            if (r != WALKER_REFUSED && split < m.len)
+                r = walk_and_commit(&w, p + split, m.len - split);
+            if (r == WALKER_READY) /* committed at its last byte */
+                r = WALKER_MORE;
+            assert_int_equal(r, rows[row].expected);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,6 +544,7 @@ int main(void)
         cmocka_unit_test(every_message_of_a_stream_must_name_the_same_model),
         cmocka_unit_test(a_hint_stands_for_a_name_that_comes_late),
         cmocka_unit_test(an_override_wins_over_whatever_the_message_says),
+        cmocka_unit_test(a_name_behind_the_route_is_refused_however_it_is_cut),
         cmocka_unit_test(a_refusal_stays),
         cmocka_unit_test(paths_say_where_the_model_is),
     };
