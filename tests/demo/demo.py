@@ -5,8 +5,9 @@ A trained model behind the gateway; calls rise, the autoscaler adds replicas on 
 chose; a training gang waits for whole cards, gets them when calls fall, and trains a better version; that version
 takes 10 % of the calls; a bad one is rolled back. One load generator runs through all of it, and no call may be lost.
 
-Everything shown is asked of the running programs (build/) while they run. The folder is build/demo; --keep leaves
-penstock running at the end. Exit status 1: something was not as it has to be, and it says what.
+Everything shown is asked of the running programs (build/) while they run. The folder is build/demo. --keep leaves
+penstock running at the end, on the ports of its penstock.json instead of free ones. Exit status 1: something was not as
+it has to be, and it says what.
 """
 import json
 import os
@@ -21,17 +22,19 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build"
+BUILD = pathlib.Path(os.environ.get("PENSTOCK_BUILD", ROOT / "build")).resolve()
 WORK = BUILD / "demo"
 EXAMPLE = ROOT / "conf/examples/demo"
 COLOUR = sys.stdout.isatty()
 # seconds and calls/s: what the load generator does until the story is over
 RATES = [(12, 100), (16, 1200), (600, 100)]
+FREE_PORTS = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
 LIMIT_S = 170
 
 
 class Demo:
-    def __init__(self):
+    def __init__(self, keep):
+        self.keep = keep
         self.start = time.monotonic()
         self.wrong = []  # what was not as it has to be
         self.timeline = []  # (seconds, replicas ready, calls/s)
@@ -124,7 +127,7 @@ class Demo:
     def start_penstock(self):
         with open(WORK / "penstock.log", "w") as log, open(WORK / "penstock.out", "w") as out:
             self.penstock = subprocess.Popen(
-                ["penstock", "up", "--config", "penstock.json", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+                ["penstock", "up", "--config", "penstock.json", *([] if self.keep else FREE_PORTS)],
                 cwd=WORK, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
         lines = self.wait(lambda: (t := (WORK / "penstock.out").read_text()) and "\nready" in t and t, 20, "penstock ready")
         self.grpc, self.admin = (re.search(rf"^listening {kind} (\S+)", lines, re.M)[1] for kind in ("grpc", "admin"))
@@ -276,7 +279,7 @@ class Demo:
                     p.kill()
                     p.wait()
 
-    def tell(self, keep):
+    def tell(self):
         self.prepare()
         self.start_penstock()
         try:
@@ -285,8 +288,8 @@ class Demo:
         except BaseException:
             self.stop()
             raise
-        if keep:
-            self.head(f"penstock goes on: calls to {self.grpc}, admin at {self.admin}; stop it with: kill {self.penstock.pid}")
+        if self.keep:
+            self.head(f"penstock goes on: calls to {self.grpc}, admin at {self.admin}, config in {WORK}; to end it: kill {self.penstock.pid}")
         else:
             self.stop()
             self.must(self.penstock.returncode == 0, f"SIGTERM: penstock drained and ended with {self.penstock.returncode}")
@@ -298,4 +301,4 @@ if __name__ == "__main__":
     if {"-h", "--help"} & set(sys.argv):
         print(__doc__)
         sys.exit(0)
-    sys.exit(Demo().tell(keep="--keep" in sys.argv))
+    sys.exit(Demo("--keep" in sys.argv).tell())
