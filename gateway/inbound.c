@@ -410,7 +410,7 @@ void inbound_on_data(struct call *c, struct slab *slab, const uint8_t *p, size_t
     }
     s->worker->counters[COUNT_request_bytes] += len;
     s->request_bytes += len;
-    if (!inbound_take(s, &g))
+    if (!stream_check_memory(s) || !inbound_take(s, &g))
         return;
     if (end) {
         if (!g.ended)

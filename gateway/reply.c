@@ -307,7 +307,7 @@ static void upstream_on_data(void *user, struct h2_stream *up, struct slab *slab
     }
     s->worker->counters[COUNT_response_bytes] += len;
     if (len > 0) {
-        if (!reply_check_messages(s, p, len))
+        if (!stream_check_memory(s) || !reply_check_messages(s, p, len))
             return;
         reply_commit(s);
         if (s->call.down != NULL)

@@ -10,8 +10,8 @@
 #include "base/xalloc.h"
 
 #define ARENA_BYTES   (256u * 1024) /* header fields both ways and short request bytes */
-#define SPARE_STREAMS 256           /* kept for the next calls of this worker */
-#define MIB           (1024u * 1024)
+#define MIB           ((size_t)1024 * 1024)
+#define SPARE_STREAMS 256 /* kept for the next calls of this worker */
 
 #define TO(s) (1u << STREAM_##s)
 static const struct {
@@ -145,6 +145,19 @@ void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status,
     attempt_detach(s, OUTCOME_CANCELLED, H2_CANCEL);
     call_send_status(&s->call, s->state == STREAM_REPLYING, status, text);
     stream_end(s, why, status);
+}
+
+bool stream_check_memory(struct stream *s)
+{
+    const struct worker *w = s->worker;
+    const size_t budget = s->attempt.up == NULL ? w->memory_bytes : 2 * w->memory_bytes;
+
+    if (w->loop.slabs.pinned_bytes <= budget)
+        return true;
+    stream_fail(s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED,
+                "the calls of this worker hold more than memory_mib = %zu MiB",
+                w->memory_bytes / MIB);
+    return false;
 }
 
 static void stream_free(struct stream *s)

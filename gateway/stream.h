@@ -133,6 +133,9 @@ void stream_set_state(struct stream *s, enum stream_state to);
  * form while it has seen nothing. Cancels the attempt. */
 void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status, const char *fmt,
                  ...) PRINTF_LIKE(4, 5);
+/* More bytes came: is the worker within its memory budget? Calls that hold bytes with no replica to
+ * take them end first, those on their way at twice the budget. false: the call has ended. */
+bool stream_check_memory(struct stream *s);
 /* The answer is complete: count it, stop timers, let the client's upload stop. */
 void stream_end(struct stream *s, enum stream_end why, enum grpc_status status);
 void stream_start_deadline(struct stream *s, uint64_t timeout_us); /* from the call's beginning */

@@ -419,6 +419,42 @@ def test_a_full_queue_says_so(programs, scripted, tmp_path):
     assert [c.messages for c in calls[:3]] == [[b"1"], [b"2"], [b"3"]]
 
 
+def test_held_calls_can_not_fill_the_memory(programs, scripted, tmp_path):
+    """40 calls wait for a slot and send 900 KB each; memory_mib is 16: what is over is refused, what waits is kept."""
+    replica = scripted(Scripted(lambda stream: None))
+    gateway = start_gateway(programs, tmp_path, {"digits": {
+        "versions": {"1": {"endpoints": [replica.address], "slots": 1}}, "limits": {"queue_length": 100}}}, memory_mib=16)
+    client = frames.Client(gateway.grpc)
+    client.request(INFER, b"\x0a\x06digits")
+    penstock.wait_for(lambda: len(replica.executions) == 1)
+    client.conn.sock.settimeout(0.05)
+    with pytest.raises(TimeoutError):  # read the gateway's SETTINGS
+        while True:
+            client.step()
+    message = frames.grpc_message(b"\x0a\x06digits\x3a\x80\x80\x40" + bytes(1 << 20))[:900000]
+    calls = []
+    for _ in range(40):
+        calls.append(client.open(INFER))
+        client.send(calls[-1], message)
+    penstock.wait_for(lambda: gateway.counter("penstock_ended_over_memory_total") > 10, 10, "refusals")
+    over = [c for c in calls if wait_short(client, c)]
+    assert 10 <= len(over) <= 30
+    for c in over:
+        assert c.reset == frames.REFUSED_STREAM or c.status == frames.RESOURCE_EXHAUSTED and "memory_mib = 16 MiB" in c.message
+    assert gateway.counter("penstock_streams_queued") == 40 - len(over)
+
+
+def wait_short(client, stream):
+    """Has it ended, after all that has come was read?"""
+    try:
+        while not stream.ended:
+            client.conn.sock.settimeout(0.2)
+            client.step()
+    except TimeoutError:
+        pass
+    return stream.ended
+
+
 def test_a_slow_reader_holds_its_own_stream_only(programs, scripted):
     """The replica's window stays shut while the client does not read, and another call on the connection passes."""
     def answer(stream):
