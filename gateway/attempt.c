@@ -284,11 +284,13 @@ static void attempt_start(struct stream *s, struct member *m)
         attempt_failed(s, OUTCOME_CONNECT_FAILED, GRPC_UNAVAILABLE, "its address has no meaning");
         return;
     }
-    /* The first round passes over replicas that can't be reached; later ones wait for the pool's
-     * next dial. */
-    if (pool_state(pool) == POOL_DOWN && s->n_rounds == 0) {
-        attempt_failed(s, OUTCOME_CONNECT_FAILED, GRPC_UNAVAILABLE, pool_why_down(pool));
-        return;
+    /* The first round passes over replicas that can't be reached; later ones dial them. */
+    if (pool_state(pool) == POOL_DOWN) {
+        if (s->n_rounds == 0) {
+            attempt_failed(s, OUTCOME_CONNECT_FAILED, GRPC_UNAVAILABLE, pool_why_down(pool));
+            return;
+        }
+        pool_warm(pool);
     }
     attempt_open(s);
 }
