@@ -14,6 +14,8 @@
 
 #define WEIGHT_WHOLE 10000u /* weights are parts of 10,000 */
 
+#define VERSIONS_MAX 64u /* of one model */
+
 /* The one version of a model that has `endpoints` and names no versions: whatever version a call
  * asks for, or none, passes unchanged and the server decides. */
 #define VERSION_ANY "*"

@@ -154,7 +154,10 @@ void conf_print_reference(struct buf *out)
         "most "
         "`scaling.max`, the burst window at most the stable window; a model name or a service "
         "belongs to one file; the services that the gateway routes by model or answers by itself "
-        "can't be claimed.\n\n");
+        "can't be claimed.\n\n"
+        "Between one generation and the next: a version that has traffic can't leave; give it "
+        "weight "
+        "0 first.\n\n");
     conf_print_table(out, &conf_model_table, 2);
     conf_print_table(out, conf_nodes_field.table, 2);
     conf_print_table(out, conf_queues_field.table, 2);

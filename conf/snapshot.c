@@ -283,3 +283,13 @@ struct snapshot *snapshot_build(struct generation *gen, uint64_t epoch,
         build_static_endpoints(&b, &w->shown.models[i]);
     return &w->shown;
 }
+
+void snapshot_set_weight(struct snapshot *s, const char *model, const char *version,
+                         uint32_t weight)
+{
+    const struct snap_model *const m = map_get(&whole_of(s)->by_name, model, strlen(model));
+    const int i = m == NULL ? -1 : version_index(m->conf, version, strlen(version));
+
+    if (i >= 0)
+        m->versions[i].weight = weight;
+}

@@ -68,6 +68,9 @@ struct endpoint_input {
     enum endpoint_state state;
     uint32_t weight;
 };
+/* Another weight than the config's, while a version takes over. Before the snapshot is shared. */
+void snapshot_set_weight(struct snapshot *s, const char *model, const char *version,
+                         uint32_t weight);
 /* Static endpoints of the config are added by the builder, in the state that this says; NULL:
  * ready. Per version, since one server may be ready for one version and not for another. */
 typedef enum endpoint_state (*endpoint_state_fn)(void *arg, const char *model, const char *version,

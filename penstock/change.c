@@ -46,6 +46,17 @@ static void put_by(struct json_out *j, const struct change *c)
         json_out_uint(j, "expected", c->expected);
 }
 
+static void print_held(const struct json_at *held)
+{
+    for (size_t i = 0; i < json_at_n(held); i++) {
+        const struct json_at *const h = json_at_item(held, i);
+
+        printf("%s/%s has %" PRIu64 " of its %" PRIu64 " parts until its replicas are ready\n",
+               json_at_str(h, "model", "?"), json_at_str(h, "version", "?"),
+               json_at_uint(h, "serves", 0), json_at_uint(h, "weight", 0));
+    }
+}
+
 /* Posts what is in body, prints what became of it. Frees body. */
 static int post(const struct change *c, const char *path, struct buf *body)
 {
@@ -72,6 +83,7 @@ static int post(const struct change *c, const char *path, struct buf *body)
         else
             printf("generation %" PRIu64 " is accepted; a worker is late to take it over\n",
                    number);
+        print_held(json_at_member(top, "held"));
     }
     json_doc_free(doc);
     return r;

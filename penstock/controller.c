@@ -50,6 +50,12 @@ static struct snapshot *build_snapshot(struct controller *c)
         snapshot_build(c->generation, ++c->epoch, inputs, n, static_state, c);
 
     free(inputs);
+    list_each (&c->fleet.runs, node) {
+        const struct run *const run = list_entry(node, struct run, node);
+
+        if (run->conf != NULL && run->shown != run->weight)
+            snapshot_set_weight(s, run->model, run->version, run->shown);
+    }
     return s;
 }
 
@@ -123,14 +129,14 @@ void controller_publish_soon(struct controller *c)
     timer_start(c->loop, &c->publish, c->loop->now_us);
 }
 
-void controller_take_generation(struct controller *c)
+void controller_take_generation(struct controller *c, bool at_once)
 {
     struct err err = {0};
 
     driver_local_set_nodes(c->driver, c->generation->nodes, c->generation->n_nodes);
     if (driver_inventory(c->driver, &c->view, &err) < 0)
         log_warn("inventory_failed", "msg=\"%s\"", err.text);
-    fleet_set_generation(&c->fleet, c->generation, c->loop->now_us);
+    fleet_set_generation(&c->fleet, c->generation, at_once, c->loop->now_us);
     controller_jobs_set_generation(c->jobs, c->generation);
     c->fleet.released = true; /* nodes and queues may be others */
     publish(c);               /* now, not soon: a rollback is waited for */
@@ -350,7 +356,7 @@ struct snapshot *controller_first_snapshot(struct controller *c)
 void controller_start(struct controller *c, struct gateway *g)
 {
     c->gateway = g;
-    controller_take_generation(c);
+    controller_take_generation(c, false);
     step(c);
     timer_start(c->loop, &c->tick, c->loop->now_us + TICK_US);
 }

@@ -63,6 +63,7 @@ enum apply_outcome {
 struct apply_by {
     const char *author, *reason;
     uint64_t expected; /* number, or APPLY_ANY */
+    bool back;         /* a rollback: weights count at once, versions with traffic may go */
 };
 /* APPLY_*, or -errno with err (the state folder can't be written: nothing changed). */
 int controller_apply(struct controller *c, const char *text, size_t len, const struct apply_by *by,

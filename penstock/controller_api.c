@@ -183,6 +183,7 @@ static void put_run(struct json_out *j, struct controller *c, const struct run *
     json_out_str(j, "model", run->model);
     json_out_str(j, "version", run->version);
     json_out_uint(j, "weight", run->weight);
+    json_out_uint(j, "serves", run->shown); /* of its weight, until its replicas are ready */
     json_out_bool(j, "configured", run->conf != NULL);
     json_out_uint(j, "desired", run->last.desired);
     for (int s = 0; s < REPLICA_N_STATES; s++)
@@ -399,7 +400,26 @@ struct waiting {
 
 #define APPLIED_LIMIT_US (2 * US_PER_S)
 
-static void reply_changed(struct waiting *w, bool applied)
+/* Versions that do not have all of their traffic yet. */
+static void put_held(struct json_out *j, const struct fleet *f)
+{
+    json_out_array(j, "held");
+    list_each (&f->runs, node) {
+        const struct run *const run = list_entry(node, struct run, node);
+
+        if (!run->held)
+            continue;
+        json_out_object(j, NULL);
+        json_out_str(j, "model", run->model);
+        json_out_str(j, "version", run->version);
+        json_out_uint(j, "weight", run->weight);
+        json_out_uint(j, "serves", run->shown);
+        json_out_end_object(j);
+    }
+    json_out_end_array(j);
+}
+
+static void reply_changed(const struct controller *c, struct waiting *w, bool applied)
 {
     struct json_out j;
     struct buf out;
@@ -411,6 +431,7 @@ static void reply_changed(struct waiting *w, bool applied)
     json_out_bool(&j, "changed", w->changed);
     json_out_bool(&j, "applied", applied); /* by every worker */
     json_out_str(&j, "diff", w->diff);
+    put_held(&j, &c->fleet);
     json_out_uint(&j, "took_us", clock_mono_us() - w->began_us);
     json_out_end_object(&j);
     reply(w->request, 200, &out);
@@ -431,7 +452,7 @@ void api_step(struct controller *c)
 
         if (!applied && clock_mono_us() - w->began_us < APPLIED_LIMIT_US)
             continue;
-        reply_changed(w, applied);
+        reply_changed(c, w, applied);
         waiting_free(w);
     }
 }

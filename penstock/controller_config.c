@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "conf/edit.h"
+#include "conf/problem.h"
 #include "penstock/controller_state.h"
 
 #define LOOK_BACK 10000 /* generations that a rollback searches */
@@ -57,7 +58,7 @@ static int put_in_force(struct controller *c, struct generation *g, const struct
 
     c->generation = generation_ref(g);
     if (c->gateway != NULL)
-        controller_take_generation(c);
+        controller_take_generation(c, by->back);
     generation_unref(before); /* last: the fleet pointed into it until now */
     decisions_add(c->decisions, "apply", "", "", "generation %" PRIu64 " by %s: %s", g->number,
                   by->author, by->reason);
@@ -70,6 +71,42 @@ static void log_refused(const struct controller *c, const struct conf_problems *
              problems->n, c->generation->number);
 }
 
+static bool has_version(const struct model_conf *m, const char *version)
+{
+    for (size_t i = 0; i < m->n_versions; i++) {
+        if (strcmp(m->versions[i].name, version) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A version that has traffic can't leave: it goes on serving while the others get ready. True when
+ * that is so. */
+static bool may_follow(const struct controller *c, const struct generation *next,
+                       struct conf_problems *problems)
+{
+    const struct generation *const now = c->generation;
+    const size_t before = problems->n;
+    struct conf_where where;
+
+    for (size_t i = 0; i < now->n_models; i++) {
+        const struct model_conf *const m = &now->models[i];
+        const struct model_conf *const then = generation_model(next, m->name);
+
+        for (size_t v = 0; then != NULL && v < m->n_versions; v++) {
+            if (m->traffic[v] == 0 || has_version(then, m->versions[v].name))
+                continue;
+            conf_where_init(&where, problems, then->file);
+            conf_where_key(&where, "versions");
+            conf_problem_at(&where, m->versions[v].name,
+                            "is gone, but has %u parts of the traffic in generation %" PRIu64
+                            ": keep it with weight 0, and remove it in a later generation",
+                            m->traffic[v], now->number);
+        }
+    }
+    return problems->n == before;
+}
+
 int controller_apply(struct controller *c, const char *text, size_t len, const struct apply_by *by,
                      struct conf_problems *problems, struct err *err)
 {
@@ -79,8 +116,9 @@ int controller_apply(struct controller *c, const char *text, size_t len, const s
         return APPLY_E_STALE;
     struct generation *const g = generation_load_text(text, len, problems);
 
-    if (g == NULL) {
+    if (g == NULL || (!by->back && !may_follow(c, g, problems))) {
         log_refused(c, problems);
+        generation_unref(g);
         return APPLY_E_INVALID;
     }
     if (strcmp(g->source_json, c->generation->source_json) == 0) {
@@ -143,8 +181,10 @@ int controller_rollback(struct controller *c, const char *model, uint64_t number
         return APPLY_E_NOT_FOUND;
     }
     char *const text = edit_model_from(c->generation, search.found, model);
+    struct apply_by back = *by;
 
-    r = controller_apply(c, text, strlen(text), by, problems, err);
+    back.back = true;
+    r = controller_apply(c, text, strlen(text), &back, problems, err);
     free(text);
     generation_unref(search.found);
     return r;
@@ -187,8 +227,10 @@ static int take_folder(struct controller *c, const struct apply_by *by,
     struct generation *const g = generation_load_dir(c->process->models, problems);
     int r = APPLY_SAME;
 
-    if (g == NULL)
+    if (g == NULL || (c->gateway != NULL && !may_follow(c, g, problems))) {
+        generation_unref(g);
         return APPLY_E_INVALID;
+    }
     if (c->generation == NULL || strcmp(c->generation->source_json, g->source_json) != 0)
         r = put_in_force(c, g, by, err);
     generation_unref(g);

@@ -36,8 +36,8 @@ struct controller {
 int config_begin(struct controller *c, struct conf_problems *problems, struct err *err);
 /* Something about endpoints changed: a snapshot goes out in the next turn. */
 void controller_publish_soon(struct controller *c);
-/* c->generation changed. */
-void controller_take_generation(struct controller *c);
+/* c->generation changed; at_once: see fleet_set_generation. */
+void controller_take_generation(struct controller *c, bool at_once);
 /* Every worker has taken over the snapshot of this epoch, or a later one. */
 bool controller_workers_have(const struct controller *c, uint64_t epoch);
 /* Answer those whose change has reached the workers. */

@@ -118,8 +118,7 @@ static struct run *run_new(struct fleet *f, const char *model, const char *versi
     return run;
 }
 
-/* Less traffic than before, or gone: what is ready stays for a while. */
-static void run_keep_warm(struct fleet *f, struct run *run, uint32_t warm_s, uint64_t now_us)
+void run_keep_warm(struct fleet *f, struct run *run, uint32_t warm_s, uint64_t now_us)
 {
     run->warm_replicas = run_count(run, REPLICA_READY);
     run->warm_until_us = now_us + warm_s * US_PER_S;
@@ -139,12 +138,11 @@ static void take_version(struct fleet *f, const struct model_conf *m, size_t i, 
         return; /* somebody else runs it */
     if (run == NULL)
         run = run_new(f, m->name, v->name, m->traffic[i] > 0 ? m->scaling.min : 0, now_us);
-    const uint32_t weight_before = run->weight;
-
     run->named = true;
     run->model_conf = v->n_command == 0 ? NULL : m;
     run->conf = v->n_command == 0 ? NULL : v;
     run->weight = m->traffic[i];
+    run->capped = run->capped && run->weight == 0;
     run->protocol = m->protocol;
     run->dialect = m->dialect;
     if (run->conf == NULL)
@@ -154,12 +152,12 @@ static void take_version(struct fleet *f, const struct model_conf *m, size_t i, 
         run->failures = 0; /* a new command deserves a new try, now */
         run->retry_us = 0;
     }
-    if (run->weight < weight_before)
-        run_keep_warm(f, run, m->scaling.warm_s, now_us);
 }
 
-void fleet_set_generation(struct fleet *f, const struct generation *g, uint64_t now_us)
+void fleet_set_generation(struct fleet *f, const struct generation *g, bool at_once,
+                          uint64_t now_us)
 {
+    f->generation = g;
     list_each (&f->runs, node) {
         struct run *const run = list_entry(node, struct run, node);
 
@@ -179,8 +177,9 @@ void fleet_set_generation(struct fleet *f, const struct generation *g, uint64_t 
             continue;
         if (run->warm_s > 0) /* it left with this generation */
             run_keep_warm(f, run, run->warm_s, now_us);
-        run->weight = 0;
+        run->weight = run->shown = 0;
     }
+    fleet_weigh(f, at_once, now_us);
     fleet_decide(f, now_us);
     f->endpoints_changed = true;
 }

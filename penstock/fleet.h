@@ -14,6 +14,8 @@
  *  - A replica's placement stands in the view exactly until it is freed.
  *  - Nothing is stopped that may still have calls: READY -> DRAINING -> (every worker has the
  *    snapshot that says so, and none has a call there; or the limit) -> STOPPING.
+ *  - A version takes over traffic only as far as its ready replicas cover it; until then who had it
+ *    keeps it. Weights that the workers get sum to what the config's do.
  *  - What is ready never shrinks for missing or partial data: autoscaler/decide.h sees to it.
  */
 #ifndef PENSTOCK_FLEET_H
@@ -34,6 +36,7 @@ struct fleet_load {
     uint64_t started;
     uint32_t queued;
 };
+
 struct run {
     struct list node;
     struct list replicas; /* by their of_run, oldest first */
@@ -42,8 +45,12 @@ struct run {
     const struct version_conf *conf;
     enum model_protocol protocol; /* kept when the version leaves the config, for the prober */
     enum model_dialect dialect;
-    bool named; /* the generation names it, with or without a command */
-    uint32_t weight;
+    bool named;      /* the generation names it, with or without a command */
+    uint32_t weight; /* that the config asks for */
+    uint32_t shown;  /* that the workers get: see fleet_weigh.c */
+    uint32_t needed; /* replicas for its share of the model's load, while it rises */
+    uint64_t needed_until_us;
+    bool held;     /* part of its weight waits for replicas */
     uint64_t spec; /* fingerprint of command and resources */
     struct scaler scaler;
     struct decision last;
@@ -53,6 +60,8 @@ struct run {
     uint32_t warm_s;        /* of the config that it had before the current generation */
     uint32_t warm_replicas; /* kept until warm_until_us for a rollback */
     uint64_t warm_until_us;
+    bool capped; /* without weight: it gave up room for another, and gets no more than cap */
+    uint32_t cap;
     uint32_t last_number; /* of its replicas: "#3" */
     uint32_t failures;    /* starts in a row that did not live */
     uint64_t retry_us;    /* no start before */
@@ -69,6 +78,8 @@ struct fleet {
     struct decisions *decisions;
     uint64_t drain_us; /* how long running calls may take */
     struct sources sources;
+    const struct generation *generation;
+    uint32_t n_held;        /* runs whose weight waits for replicas */
     bool endpoints_changed; /* a new snapshot is due */
     bool released;          /* the view has more room than before: others may try again */
     bool ending;            /* fleet_stop_all: nothing starts any more */
@@ -78,8 +89,10 @@ void fleet_init(struct fleet *f, struct driver *driver, struct cluster_view *vie
                 struct decisions *decisions, uint64_t drain_us);
 void fleet_fini(struct fleet *f);
 
-/* g stays valid until the next call. */
-void fleet_set_generation(struct fleet *f, const struct generation *g, uint64_t now_us);
+/* g stays valid until the next call. at_once: weights count now, whatever is ready (a rollback:
+ * what serves is worse than what waits). */
+void fleet_set_generation(struct fleet *f, const struct generation *g, bool at_once,
+                          uint64_t now_us);
 
 /* False: a repeat, nothing was counted. */
 bool fleet_observe(struct fleet *f, const char *gateway, uint32_t worker, uint64_t sequence,

@@ -22,6 +22,12 @@ void run_start_failed(struct fleet *f, struct run *run, uint64_t now_us, const c
                       const char *why);
 /* The driver ends its process; it leaves the snapshots. */
 void fleet_stop_replica(struct fleet *f, struct replica *r, uint64_t now_us);
+/* Its traffic was taken away: what is ready stays for warm_s. */
+void run_keep_warm(struct fleet *f, struct run *run, uint32_t warm_s, uint64_t now_us);
+/* Calls in flight that one replica is meant to have. */
+uint32_t run_target_inflight(const struct run *run);
+/* Bring the weights that the workers get nearer to those of the config. */
+void fleet_weigh(struct fleet *f, bool at_once, uint64_t now_us);
 void run_free(struct fleet *f, struct run *run); /* it has no replicas; off its list */
 
 #endif

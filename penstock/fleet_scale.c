@@ -5,10 +5,11 @@
 #include "base/clock.h"
 #include "penstock/fleet_parts.h"
 
-#define STALE_US     (2 * US_PER_S)  /* a worker that is silent this long (8 reports) is missing */
-#define FORGET_US    (60 * US_PER_S) /* ... and this long: it is gone */
-#define WAITING_US   US_PER_S        /* a report of waiting calls holds this long */
-#define NAMED_IDLE_S 60              /* of a version without traffic of its own */
+#define STALE_US      (2 * US_PER_S)  /* a worker that is silent this long (8 reports) is missing */
+#define FORGET_US     (60 * US_PER_S) /* ... and this long: it is gone */
+#define WAITING_US    US_PER_S        /* a report of waiting calls holds this long */
+#define DFLT_INFLIGHT 4               /* per replica, when neither target nor slots are given */
+#define NAMED_IDLE_S  60              /* of a version without traffic of its own */
 
 bool fleet_observe(struct fleet *f, const char *gateway, uint32_t worker, uint64_t sequence,
                    uint64_t interval_us, const struct fleet_load *loads, size_t n_loads,
@@ -39,16 +40,24 @@ bool fleet_observe(struct fleet *f, const char *gateway, uint32_t worker, uint64
     return true;
 }
 
+uint32_t run_target_inflight(const struct run *run)
+{
+    const uint32_t target = run->model_conf->scaling.target_inflight;
+
+    if (target > 0)
+        return target;
+    return run->conf->slots > 0 ? run->conf->slots : DFLT_INFLIGHT;
+}
+
 static struct scaler_conf scaler_conf_of(const struct run *run, uint64_t now_us)
 {
     const struct scaling_conf *const s = &run->model_conf->scaling;
     const uint32_t warm = run_warm(run, now_us);
+    const bool serves = run->weight > 0 || run->shown > 0;
     struct scaler_conf c = {
-        .min = run->weight > 0 ? s->min : 0,
+        .min = serves ? s->min : 0,
         .max = s->max,
-        .target_inflight = s->target_inflight > 0 ? s->target_inflight
-                           : run->conf->slots > 0 ? run->conf->slots
-                                                  : 4,
+        .target_inflight = run_target_inflight(run),
         .target_qps = s->target_qps,
         .stable_window_s = s->stable_window_s,
         .burst_window_s = s->burst_window_s,
@@ -57,8 +66,10 @@ static struct scaler_conf scaler_conf_of(const struct run *run, uint64_t now_us)
     };
 
     /* Without traffic of its own a version serves who asks for it by name, and sleeps otherwise. */
-    if (run->weight == 0 && c.idle_s == 0)
+    if (!serves && c.idle_s == 0)
         c.idle_s = NAMED_IDLE_S;
+    if (now_us < run->needed_until_us && c.min < run->needed)
+        c.min = run->needed < c.max ? run->needed : c.max;
     if (c.min < warm)
         c.min = warm;
     if (c.max < c.min)
@@ -83,6 +94,8 @@ static void decide_run(struct fleet *f, struct run *run, uint32_t n_sources, uin
     run->last = scaler_decide(&run->scaler, &conf, &in);
     if (run->last.desired < conf.min)
         run->last.desired = conf.min;
+    if (run->capped && run->last.desired > run->cap)
+        run->last.desired = run->cap;
     if (run->last.desired != before)
         decisions_add(f->decisions, "scale", run->model, run->version, "%u -> %u replicas (%s): %s",
                       before, run->last.desired, scale_reason_name(run->last.reason),

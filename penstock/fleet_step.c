@@ -157,23 +157,35 @@ static struct replica *least_needed(const struct run *run, bool outdated)
     return best;
 }
 
-/* Room for somebody who needs it now: the youngest replica that is only kept warm goes. */
-static bool give_up_warm(struct fleet *f, const struct run *wanting, uint64_t now_us)
+static uint32_t run_live(const struct run *run)
+{
+    uint32_t n = 0;
+
+    list_each (&run->replicas, node)
+        n += replica_is_live(list_entry(node, struct replica, of_run));
+    return n;
+}
+
+/* Room for somebody who needs it now: the youngest replica of a version that shall have no traffic
+ * goes, be it kept warm or serving until its successor is ready. */
+static bool give_up(struct fleet *f, const struct run *wanting, uint64_t now_us)
 {
     list_each (&f->runs, node) {
         struct run *const run = list_entry(node, struct run, node);
-        struct replica *const r = run == wanting || run->weight > 0 || run_warm(run, now_us) == 0
-                                      ? NULL
-                                      : least_needed(run, false);
-        char why[300];
+        struct replica *const r =
+            run == wanting || run->weight > 0 ? NULL : least_needed(run, false);
+        char why[400];
 
         if (r == NULL)
             continue;
-        run->warm_replicas--;
-        if (run->last.desired > run->warm_replicas)
-            run->last.desired = run->warm_replicas;
-        snprintf(why, sizeof(why), "kept warm only, and %s/%s has no room", wanting->model,
-                 wanting->version);
+        run->capped = true;
+        run->cap = run_live(run) - 1;
+        if (run->warm_replicas > run->cap)
+            run->warm_replicas = run->cap;
+        if (run->last.desired > run->cap)
+            run->last.desired = run->cap;
+        snprintf(why, sizeof(why), "its traffic was taken away, and %.128s/%.128s has no room",
+                 wanting->model, wanting->version);
         drain(f, r, now_us, why);
         return true;
     }
@@ -227,7 +239,7 @@ static void grow(struct fleet *f, struct run *run, const struct tally *t, uint64
             if (old != NULL)
                 drain(f, old, now_us, "outdated, and its successor has no room beside it");
             else
-                give_up_warm(f, run, now_us);
+                give_up(f, run, now_us);
         }
         return;
     }
@@ -274,6 +286,8 @@ void fleet_step(struct fleet *f, uint64_t now_us)
 {
     if (f->ending)
         return;
+    if (f->n_held > 0)
+        fleet_weigh(f, false, now_us);
     list_each (&f->replicas, node)
         step_replica(f, list_entry(node, struct replica, node), now_us);
     list_each (&f->runs, node) {

@@ -168,20 +168,53 @@ def test_a_command_that_is_not_there_is_said_with_its_name(programs, tmp_path):
 
 
 def test_running_calls_end_before_their_replica_does(programs, tmp_path):
-    """A call of 2 s runs on version 1 while the traffic moves and nothing is kept warm: it is answered, then the replica stops."""
+    """Calls of 4 s run on version 1 while it loses its traffic and then leaves the config, and nothing is kept warm: they are
+    answered, then the replica stops."""
     conf = {"min": 1, **QUICK}
-    up = penstock.up(programs, tmp_path, digits({"1": 10000}, conf, v1=version("fashion-1", "--service-ms", "2000"), v2=version("fashion-2")))
+    up = penstock.up(programs, tmp_path, digits({"1": 10000}, conf, v1=version("fashion-1", "--service-ms", "4000"), v2=version("fashion-2")))
     wait_ready(up, 1)
     running = load(up, "--calls", 4, "--concurrency", 4)
     penstock.wait_for(lambda: sum(r["in_flight"] for r in replicas(up)) == 4, 10, "four calls at the replica")
-    tree = tmp_path / "config"
-    penstock.write_models(tree, digits({"2": 10000}, conf, v2=version("fashion-2")))
+    ctl(programs, up, "traffic", "digits", "2=10000")
+    up.wait_event("traffic_moved", version="2")
+    tree = penstock.write_models(tmp_path / "next", digits({"2": 10000}, conf, v2=version("fashion-2")))
     ctl(programs, up, "apply", tree)
-    penstock.wait_for(lambda: replicas(up, version="1", state="draining") and replicas(up, version="2", state="ready"), 10, "the change")
+    penstock.wait_for(lambda: replicas(up, version="1", state="draining"), 10, "the drain")
+    assert running.poll() is None
     r = report(running)
     assert r["ok"] == 4 and r["versions"]["1"]["calls"] == 4
     penstock.wait_for(lambda: not replicas(up, version="1"), 10, "version 1 gone")
     assert not up.events("replica_drain_limit")
+
+
+def test_a_switch_to_a_cold_version_makes_no_call_wait(programs, tmp_path):
+    """Version 2 takes 3 s to start; calls have 1 s: version 1 serves until then, then all move; a version that crashes gets none."""
+    up = penstock.up(programs, tmp_path, digits({"1": 10000}, {"min": 1}, v1=version("fashion-1"), v2=version("fashion-2", "--start-delay-ms", "3000"),
+                                                v3={"command": ["/bin/false"]}))
+    wait_ready(up, 1)
+    running = load(up, "--rate", 100, "--duration", 9, "--deadline-ms", 1000)
+    answer = ctl(programs, up, "traffic", "digits", "2=10000")
+    assert answer["applied"] and answer["held"] == [{"model": "digits", "version": "2", "weight": 10000, "serves": 0}]
+    moved = up.wait_event("traffic_moved", 20, version="2")
+    assert float(up.events("replica_ready", version="2")[0]["msg"].split("after ")[1].split()[0]) > 2.5 and moved
+    ctl(programs, up, "traffic", "digits", "2=1,3=9999")
+    r = report(running)
+    assert r["failed"] == r["wrong"] == r["unfinished"] == 0 and r["ok"] == 900 and set(r["versions"]) == {"1", "2"}
+    assert r["versions"]["1"]["last_us"] < r["versions"]["2"]["last_us"] and r["versions"]["2"]["calls"] > 100
+    weights = {v["version"]: v["weight"] for v in up.json("/v1/status")["models"][0]["versions"]}
+    assert weights == {"1": 0, "2": 10000, "3": 0}
+
+
+def test_a_version_with_traffic_cannot_leave_but_a_rollback_takes_it_away(programs, tmp_path):
+    one, both = version("fashion-1"), {"v1": version("fashion-1"), "v2": version("fashion-2")}
+    up = penstock.up(programs, tmp_path, digits({"1": 10000}, v1=one))
+    tree = penstock.write_models(tmp_path / "next", digits({"2": 10000}, v2=both["v2"]))
+    assert ("models/digits.json#/versions/1: is gone, but has 10000 parts of the traffic in generation 1"
+            in ctl(programs, up, "apply", tree, code=78))
+    penstock.write_models(tree, digits({"2": 10000}, **both))
+    assert ctl(programs, up, "apply", tree)["generation"] == 2
+    assert ctl(programs, up, "rollback", "digits")["generation"] == 3
+    wait_ready(up, 1, version="1")
 
 
 def test_shares_are_placed_on_cards_and_a_full_cluster_says_so(programs, tmp_path):

@@ -85,14 +85,19 @@ static struct generation *config(const char *versions, const char *traffic, cons
 
 #define V(name, cmd) "\"" name "\":{\"command\":[\"" cmd "\"],\"cpu_milli\":1000}"
 
-static void apply(struct world *w, struct generation *g)
+static void apply_how(struct world *w, struct generation *g, bool at_once)
 {
     struct generation *const before = w->generation;
 
     w->generation = g;
-    fleet_set_generation(&w->fleet, g, w->now_us);
+    fleet_set_generation(&w->fleet, g, at_once, w->now_us);
     fleet_step(&w->fleet, w->now_us);
     generation_unref(before);
+}
+
+static void apply(struct world *w, struct generation *g)
+{
+    apply_how(w, g, false);
 }
 
 static int set_up(void **state)
@@ -359,6 +364,93 @@ static void warm_replicas_make_way_for_who_has_no_room(void **state)
     assert_int_equal(n_replicas(w), 4);
 }
 
+static uint32_t shown(struct world *w, const char *version)
+{
+    return fleet_run(&w->fleet, "m", version)->shown;
+}
+
+static void a_cold_version_takes_over_as_its_replicas_get_ready(void **state)
+{
+    struct world *const w = *state;
+    const char *const both = V("1", "a") "," V("2", "b");
+    const char *const scaling = "\"min\":1,\"max\":4,\"target_inflight\":4,\"warm_s\":100,"
+                                "\"stable_window_s\":6,\"burst_window_s\":2";
+
+    apply(w, config(both, "\"1\":10000", scaling));
+    assert_int_equal(shown(w, "1"), 10000); /* nobody had it before: nothing to wait for */
+    all_ready(w);
+    load(w, "1", 7, 10); /* 7 calls, 4 a replica: two are needed */
+    all_ready(w);
+    assert_int_equal(n_replicas(w), 2);
+    apply(w, config(both, "\"2\":10000", scaling));
+    assert_int_equal(shown(w, "1"), 10000);
+    assert_int_equal(shown(w, "2"), 0);
+    assert_int_equal(n_replicas(w), 4); /* two for version 2, at once, as the load says */
+    probe(w, 2, ENDPOINT_READY);
+    assert_int_equal(shown(w, "1"), 5000);
+    assert_int_equal(shown(w, "2"), 5000);
+    probe(w, 3, ENDPOINT_READY);
+    assert_int_equal(shown(w, "1"), 0);
+    assert_int_equal(shown(w, "2"), 10000);
+    load(w, "2", 7, 90); /* warm from when the traffic went */
+    assert_int_equal(run_count(fleet_run(&w->fleet, "m", "1"), REPLICA_READY), 2);
+}
+
+static void a_version_that_never_starts_gets_no_call(void **state)
+{
+    struct world *const w = *state;
+    const char *const both = V("1", "a") "," V("2", "b");
+
+    apply(w, config(both, "\"1\":10000", "\"min\":1,\"warm_s\":1"));
+    all_ready(w);
+    apply(w, config(both, "\"1\":1,\"2\":9999", "\"min\":1,\"warm_s\":1"));
+    for (int i = 0; i < 20; i++) {
+        char id[32];
+
+        snprintf(id, sizeof(id), "m/2#%d", i + 1);
+        ended(w, id, "exit status 1");
+        load(w, "1", 1, 40); /* past every back-off */
+        assert_int_equal(shown(w, "1"), 10000);
+    }
+    assert_int_equal(run_count(fleet_run(&w->fleet, "m", "1"), REPLICA_READY), 1);
+    apply(w, config(both, "\"1\":10000", "\"min\":1,\"warm_s\":1"));
+    assert_int_equal(shown(w, "1"), 10000);
+    assert_int_equal(shown(w, "2"), 0);
+}
+
+static void a_rollback_waits_for_nobody(void **state)
+{
+    struct world *const w = *state;
+    const char *const both = V("1", "a") "," V("2", "b");
+
+    apply(w, config(both, "\"2\":10000", "\"min\":1"));
+    all_ready(w);
+    apply_how(w, config(both, "\"1\":10000", "\"min\":1"), true);
+    assert_int_equal(shown(w, "1"), 10000);
+    assert_int_equal(shown(w, "2"), 0);
+}
+
+static void parts_lent_by_several_versions_sum_to_the_whole(void **state)
+{
+    struct world *const w = *state;
+    const char *const four = V("1", "a") "," V("2", "b") "," V("3", "c") "," V("4", "d");
+
+    apply(w, config(four, "\"1\":3333,\"2\":6667", "\"min\":1"));
+    all_ready(w);
+    apply(w, config(four, "\"1\":1111,\"2\":1111,\"3\":3889,\"4\":3889", "\"min\":1"));
+    assert_int_equal(shown(w, "1"), 3333);
+    assert_int_equal(shown(w, "2"), 6667);
+    probe(w, 2, ENDPOINT_READY); /* version 3 */
+    assert_int_equal(shown(w, "3"), 3889);
+    assert_int_equal(shown(w, "4"), 0);
+    assert_int_equal(shown(w, "1") + shown(w, "2"), 10000 - 3889);
+    assert_true(shown(w, "1") > 1111 && shown(w, "2") > 1111);
+    probe(w, 3, ENDPOINT_READY);
+    assert_int_equal(shown(w, "1"), 1111);
+    assert_int_equal(shown(w, "2"), 1111);
+    assert_int_equal(shown(w, "4"), 3889);
+}
+
 static void a_new_command_replaces_replicas_without_a_gap(void **state)
 {
     struct world *const w = *state;
@@ -463,6 +555,10 @@ int main(void)
         TEST(what_lost_its_traffic_stays_warm_and_a_rollback_starts_nothing),
         TEST(a_version_that_left_the_config_is_kept_for_the_warm_time_too),
         TEST(warm_replicas_make_way_for_who_has_no_room),
+        TEST(a_cold_version_takes_over_as_its_replicas_get_ready),
+        TEST(a_version_that_never_starts_gets_no_call),
+        TEST(a_rollback_waits_for_nobody),
+        TEST(parts_lent_by_several_versions_sum_to_the_whole),
         TEST(a_new_command_replaces_replicas_without_a_gap),
         TEST(silence_of_the_gateways_shrinks_nothing),
         TEST(a_call_that_waits_at_one_worker_wakes_whatever_the_others_say),
