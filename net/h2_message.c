@@ -71,10 +71,11 @@ static bool is_path(const char *p, uint32_t len)
     return len > 0;
 }
 
+/* RFC 3986 3.2 by what it leaves out. */
 static bool is_authority(const char *p, uint32_t len)
 {
     for (uint32_t i = 0; i < len; i++)
-        if ((uint8_t)p[i] <= ' ' || strchr("\"/<>?\\^`{|}#\x7f", p[i]) != NULL)
+        if ((uint8_t)p[i] <= ' ' || (uint8_t)p[i] >= 0x7f || strchr("\"/<>?\\^`{|}#", p[i]) != NULL)
             return false;
     return true;
 }
@@ -130,6 +131,8 @@ static void request_pseudo(struct message *m, const struct h2_field *f)
         once(m, SEEN_AUTHORITY, "two :authority");
         if (f->value_len == 0 || !is_authority(v, f->value_len))
             m->wrong = ":authority is no authority";
+        else if (memchr(v, '@', f->value_len) != NULL)
+            m->wrong = ":authority with userinfo"; /* RFC 9113 8.3.1 */
     } else {
         m->wrong = "unknown pseudo field";
     }
@@ -187,7 +190,9 @@ static void regular(struct message *m, const struct h2_field *f)
             m->wrong = "te is not trailers";
         break;
     case 4:
-        if (is(f->name, 4, "host") && m->part == MESSAGE_REQUEST) {
+        if (is(f->name, 4, "host") && m->part == MESSAGE_TRAILERS) {
+            m->wrong = "host in trailers"; /* RFC 9110 6.5.1 */
+        } else if (is(f->name, 4, "host") && m->part == MESSAGE_REQUEST) {
             once(m, SEEN_HOST, "two host");
             if (f->value_len == 0 || !is_authority(f->value, f->value_len))
                 m->wrong = "host is no authority";
@@ -273,6 +278,8 @@ bool message_is_ok(struct message *m, bool end)
         m->wrong = "1xx with END_STREAM";
     else if (m->status / 100 == 1 && m->content_length > 0)
         m->wrong = "1xx with content-length";
+    else if (m->status == 204 && m->content_length > 0)
+        m->wrong = "204 with content-length"; /* RFC 9110 8.6 */
     return m->wrong == NULL;
 }
 

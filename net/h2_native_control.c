@@ -151,15 +151,22 @@ int native_on_goaway(struct native *n, const uint8_t *p, size_t len)
     return native_pay_frame(n, COST_LIGHT);
 }
 
+/* RFC 9113 6.9 lets a zero end the stream only; then it would be a way to make us reset. */
 int native_on_window_update(struct native *n, const struct frame *f, const uint8_t *p)
 {
     const uint32_t by = frame_read_u32(p) & FRAME_MAX_ID;
     struct nstream *s = NULL;
 
-    /* RFC 9113 6.9 lets a zero end the stream only; then it would be a way to make us reset */
+    if (f->id != 0) {
+        s = nstream_table_find(&n->table, f->id);
+        if (s == NULL && native_is_idle(n, f->id))
+            return native_fail(n, H2_PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream");
+        if (s == NULL)
+            return native_pay_frame(n, COST_LIGHT); /* it crossed the end of the stream */
+    }
     if (by == 0)
         return native_fail(n, H2_PROTOCOL_ERROR, "WINDOW_UPDATE of zero");
-    if (f->id == 0) {
+    if (s == NULL) {
         if (n->conn_send + by > FRAME_MAX_WINDOW)
             return native_fail(n, H2_FLOW_CONTROL_ERROR, "connection window over 2^31-1");
         n->conn_send += by;
@@ -167,11 +174,6 @@ int native_on_window_update(struct native *n, const struct frame *f, const uint8
             native_ready(n, list_entry(list_pop_front(&n->stalled), struct nstream, node));
         return native_pay_frame(n, COST_LIGHT);
     }
-    s = nstream_table_find(&n->table, f->id);
-    if (s == NULL)
-        return native_is_idle(n, f->id)
-                   ? native_fail(n, H2_PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream")
-                   : native_pay_frame(n, COST_LIGHT);
     if (s->send_window + (int64_t)by > FRAME_MAX_WINDOW)
         return native_stream_broken(n, s, f->id, H2_FLOW_CONTROL_ERROR);
     s->send_window = (int32_t)(s->send_window + (int64_t)by);

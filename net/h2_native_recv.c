@@ -235,12 +235,13 @@ static int begin_frame(struct native *n)
 {
     const struct frame *f = &n->frame;
     enum h2_code code;
-    const char *wrong = frame_check(f, n->base.limits.max_frame_bytes, &code);
+    const char *wrong;
 
-    if (wrong != NULL)
-        return native_fail(n, code, wrong);
     if (judge_order(n, f) != 0)
         return -EPROTO;
+    wrong = frame_check(f, n->base.limits.max_frame_bytes, &code);
+    if (wrong != NULL)
+        return native_fail(n, code, wrong);
     n->left = f->len;
     if (f->type == FRAME_DATA)
         return begin_data(n);
