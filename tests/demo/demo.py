@@ -29,7 +29,7 @@ COLOUR = sys.stdout.isatty()
 # seconds and calls/s: what the load generator does until the story is over
 RATES = [(12, 100), (16, 1200), (600, 100)]
 FREE_PORTS = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-LIMIT_S = 170
+LIMIT_S = 170 if BUILD.name == "build" else 230  # a sanitized build on a busy machine trains slowly
 
 
 def real_cards():
@@ -225,7 +225,7 @@ class Demo:
         placed = ", ".join(f"{t['task']} on card {'+'.join(t['cards'])}" if t["cards"] else f"{t['task']} without a card"
                            for t in self.job()["tasks"])
         self.must(True, f"calls fell, replicas left, all three started together after {waited:.1f} s: {placed}")
-        self.watch(lambda a: self.job()["state"] in ("succeeded", "failed"), 90, "the training done")
+        self.watch(lambda a: self.job()["state"] in ("succeeded", "failed"), 120, "the training done")
         self.must(self.job()["state"] == "succeeded", f"trained in {time.monotonic() - submitted - waited:.1f} s")
         self.run("penstock", "jobs", "logs", "train-fashion", "ps-0")
 
