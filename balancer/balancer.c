@@ -240,8 +240,11 @@ static void apply_endpoint(struct balancer *b, struct cluster *c, const struct s
         m->replica = xstrdup(text_or_empty(se->replica));
         member_reset_health(m);
     }
-    if (se->state == ENDPOINT_READY && m->state != ENDPOINT_READY)
-        member_reset_health(m);                               /* the prober has just talked to it */
+    if (se->state == ENDPOINT_READY && m->state != ENDPOINT_READY) {
+        member_reset_health(m); /* the prober has just talked to it */
+        if (b->hooks.endpoint_ready != NULL)
+            b->hooks.endpoint_ready(b->arg, ep);
+    }
     m->picks += c->fair_picks * ((double)weight - m->weight); /* keeps its lead */
     m->weight = weight;
     m->state = se->state;

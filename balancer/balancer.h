@@ -18,6 +18,7 @@
  * cluster_has_room may call back into the balancer: pick and member_done. */
 struct balancer_hooks {
     void (*endpoint_added)(void *arg, struct endpoint *ep); /* fill ep->pool */
+    void (*endpoint_ready)(void *arg, struct endpoint *ep); /* the prober says so, now */
     void (*endpoint_left)(void *arg, struct endpoint *ep);  /* no new calls will come */
     void (*endpoint_removed)(void *arg,
                              struct endpoint *ep);       /* its last call has ended: free pool */

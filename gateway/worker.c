@@ -63,6 +63,14 @@ static void hook_endpoint_added(void *arg, struct endpoint *ep)
     ep->pool = pool_new(&w->loop, addr, &w->upstream, &ops, ep);
 }
 
+/* It was dialled in vain while it started: not the rest of that back-off, now. */
+static void hook_endpoint_ready(void *arg, struct endpoint *ep)
+{
+    (void)arg;
+    if (ep->pool != NULL)
+        pool_renew(ep->pool);
+}
+
 /* pool_free ends connections, so it may not run inside an event of one of them. */
 struct pool_grave {
     struct dead dead;
@@ -130,6 +138,7 @@ static void hook_member_moved(void *arg, const struct member *m, enum outcome wh
 
 static const struct balancer_hooks worker_hooks = {
     .endpoint_added = hook_endpoint_added,
+    .endpoint_ready = hook_endpoint_ready,
     .endpoint_removed = hook_endpoint_removed,
     .cluster_added = hook_cluster_added,
     .cluster_left = hook_cluster_left,

@@ -487,6 +487,18 @@ void pool_warm(struct pool *p)
     pool_dial(p);
 }
 
+void pool_renew(struct pool *p)
+{
+    if (p->draining || p->state == POOL_UP)
+        return;
+    p->n_failures = 0;
+    timer_stop(p->loop, &p->redial);
+    p->redial_waits = false;
+    if (p->n_conns[PCONN_DIALLING] == 0)
+        pool_dial(p);
+    pool_set_state(p, POOL_DIALLING, ""); /* the last: its event may free p */
+}
+
 void pool_drain(struct pool *p, void (*on_drained)(void *user))
 {
     p->draining = true;

@@ -80,9 +80,11 @@ uint32_t pool_n_streams(const struct pool *p);
 uint32_t pool_n_conns(const struct pool *p); /* dialling, ready and draining ones */
 const struct net_addr *pool_addr(const struct pool *p);
 
-/* Dial now although nobody needs a stream yet (a replica became ready; a probe wants to know). Also
- * ends a back-off. */
+/* Dial now although nobody needs a stream yet (a probe wants to know). Also ends a back-off. */
 void pool_warm(struct pool *p);
+/* Who answers there was not there before (a replica became ready): forget the failed dials, dial
+ * now; until that ends the pool is DIALLING, not DOWN. Nothing happens while it is UP. */
+void pool_renew(struct pool *p);
 /* No new streams; connections close when their streams have ended; on_drained then (NULL: don't
  * care), from the flush phase. */
 void pool_drain(struct pool *p, void (*on_drained)(void *user));

@@ -1,4 +1,5 @@
 """`penstock up` and its verbs: replicas come, scale, crash and go; generations, rollback, history; nothing is lost on the way."""
+import datetime
 import json
 import os
 import signal
@@ -82,6 +83,19 @@ def test_a_version_without_replicas_wakes_for_a_call_and_sleeps_again(programs, 
     assert r["ok"] == 3 and r["versions"]["2"]["calls"] == 3
     penstock.wait_for(lambda: not replicas(up), 20, "no replica left")
     assert any(d["what"] == "scale" and d["text"].startswith("1 -> 0 replicas (idle)") for d in ctl(programs, up, "why", "digits")["decisions"])
+
+
+def test_a_replica_that_took_long_is_used_as_soon_as_it_is_ready(programs, tmp_path):
+    """7 s of refused connections while it starts, and the gateway's back-off by then is seconds: the first call does not wait for that."""
+    up = penstock.up(programs, tmp_path, digits({"1": 10000}, v1={"command": [
+        "/bin/sh", "-c", 'sleep 7; exec "$@"', "sh", *version("fashion-1")["command"]]}))
+    running = load(up, "--calls", 1)
+    ready = up.wait_event("replica_ready", 40)
+    r = report(running)
+    assert r["ok"] == 1
+    when = datetime.datetime.fromisoformat(ready["ts"].replace("Z", "+00:00")).timestamp()
+    assert r["versions"]["1"]["last_us"] / 1e6 < when + 0.5
+    assert not up.events("replica_out")
 
 
 def test_sighup_takes_over_the_folder_and_a_bad_one_changes_nothing(programs, tmp_path):

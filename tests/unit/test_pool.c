@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "net/grpc_server.h"
 
 #define MAX_STREAMS 64
@@ -326,6 +327,31 @@ static void lost_connection_is_down_and_dialled_again(void **state)
     answer_all();
 }
 
+static void what_became_ready_is_dialled_at_once_whatever_failed_before(void **state)
+{
+    struct pool_conf conf;
+
+    (void)state;
+    free_address(); /* it starts: nobody listens yet */
+    pool_conf_default(&conf);
+    conf.backoff_min_us = 3600u * US_PER_S; /* of its own it would never come back */
+    conf.backoff_max_us = 2 * conf.backoff_min_us;
+    fx->pool = pool_new(&fx->loop, &fx->addr, &conf, &ops, fx);
+    while (pool_state(fx->pool) != POOL_DOWN)
+        loop_turn(&fx->loop);
+    fx->server = serve(10);
+    pool_renew(fx->pool);
+    assert_int_equal(pool_state(fx->pool), POOL_DIALLING); /* calls wait, they do not fail */
+    open_when_ready();
+    assert_int_equal(pool_state(fx->pool), POOL_UP);
+    pool_renew(fx->pool);
+    assert_int_equal(pool_state(fx->pool), POOL_UP);
+    assert_int_equal(pool_n_conns(fx->pool), 1);
+    while (grpc_server_n_calls(fx->server) < 1)
+        loop_turn(&fx->loop);
+    answer_all();
+}
+
 struct hangup {
     ev_io io;
     unsigned n;
@@ -437,6 +463,7 @@ int main(void)
         TEST(refused_dial_fails_the_waiters_and_keeps_the_patient_one),
         TEST(goaway_dials_the_replacement_while_the_old_calls_run_on),
         TEST(lost_connection_is_down_and_dialled_again),
+        TEST(what_became_ready_is_dialled_at_once_whatever_failed_before),
         TEST(peer_that_hangs_up_is_not_dialled_in_a_tight_loop),
         TEST(drained_pool_waits_for_its_last_stream),
         TEST(freed_pool_ends_its_streams_inside),
