@@ -1,5 +1,6 @@
 #include "gateway/admin.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <ev.h>
 #include <microhttpd.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -52,6 +54,7 @@ struct admin {
     struct list routes;
     struct list requests;
     struct net_addr address;
+    bool on_loopback;
 };
 
 /* Lets MHD work and arms the watchers again. */
@@ -224,9 +227,59 @@ static struct admin_request *request_new(struct admin *a, struct MHD_Connection 
     return r;
 }
 
+/* The host part of "host:port", "[ipv6]:port" or either without a port. */
+static void host_of(const char *text, char *dst, size_t size)
+{
+    const char *const end = text[0] == '[' ? strchr(text, ']') : NULL;
+    const size_t len = end != NULL ? (size_t)(end - text - 1) : strcspn(text, ":");
+
+    snprintf(dst, size, "%.*s", (int)(len < size ? len : size - 1), end != NULL ? text + 1 : text);
+}
+
+static bool host_is_loopback(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == 127;
+    if (inet_pton(AF_INET6, host, &v6) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&v6);
+    return strcasecmp(host, "localhost") == 0;
+}
+
+static bool origin_is_ours(const char *origin, const char *host)
+{
+    return host != NULL && strncmp(origin, "http://", 7) == 0 && strcasecmp(origin + 7, host) == 0;
+}
+
+/* Refuses what a foreign page may have made the browser send. False: refused. */
+static bool request_is_from_here(struct admin_request *r)
+{
+    const char *const host = admin_request_header(r, MHD_HTTP_HEADER_HOST);
+    const char *const origin = admin_request_header(r, MHD_HTTP_HEADER_ORIGIN);
+    char name[256];
+
+    if (origin != NULL && !origin_is_ours(origin, host)) {
+        admin_reply_error(r, MHD_HTTP_FORBIDDEN, "Origin \"%.200s\" is not this page's own",
+                          origin);
+        return false;
+    }
+    if (host == NULL || !r->admin->on_loopback)
+        return true;
+    host_of(host, name, sizeof(name));
+    if (host_is_loopback(name))
+        return true;
+    admin_reply_error(r, MHD_HTTP_FORBIDDEN,
+                      "Host \"%.200s\" is not localhost or a loopback address", host);
+    return false;
+}
+
 /* The whole request is here: to the handler, or refused. */
 static void request_run(struct admin_request *r, const char *url, const char *method)
 {
+    if (!request_is_from_here(r))
+        return;
     if (r->body.overflow) {
         admin_reply_error(r, MHD_HTTP_CONTENT_TOO_LARGE, "the body is over the limit of %u bytes",
                           ADMIN_BODY_BYTES);
@@ -312,6 +365,7 @@ static int epoll_fd_of(struct MHD_Daemon *daemon)
 struct admin *admin_new(struct loop *loop, const char *address, struct err *err)
 {
     struct admin *const a = xcalloc(1, sizeof(*a));
+    char host[sizeof(a->address.text)];
     int fd;
 
     a->loop = loop;
@@ -323,6 +377,8 @@ struct admin *admin_new(struct loop *loop, const char *address, struct err *err)
     if (fd < 0)
         goto fail;
     net_addr_of_socket(fd, &a->address);
+    net_addr_host(&a->address, host, sizeof(host));
+    a->on_loopback = host_is_loopback(host);
     a->daemon = start_daemon(a, fd);
     if (a->daemon == NULL) {
         close(fd);

@@ -6,7 +6,9 @@
  *            exactly once: in the handler, or later in the control loop.
  * Thread:    the control loop's.
  *
- * No authentication here: the default address is loopback.
+ * No authentication here: the default address is loopback. So a web page that the operator has open
+ * must not get at it through the browser: requests of another origin are refused, and on loopback
+ * those under another host's name (DNS rebinding).
  */
 #ifndef GATEWAY_ADMIN_H
 #define GATEWAY_ADMIN_H

@@ -182,7 +182,7 @@ static void assert_answer(struct fixture *f, const char *request, const char *st
     free(answer);
 }
 
-#define CLOSE "\r\nHost: x\r\nConnection: close\r\n"
+#define CLOSE "\r\nHost: localhost:7080\r\nConnection: close\r\n"
 
 static void routes_bodies_queries_and_headers_reach_the_handler(void **state)
 {
@@ -227,6 +227,38 @@ static void a_body_over_the_limit_is_refused(void **state)
     free(answer);
 }
 
+static void what_a_foreign_web_page_sends_is_refused(void **state)
+{
+    static const struct {
+        const char *fields, *status;
+    } cases[] = {
+        {"Host: localhost\r\n", "HTTP/1.1 201"},
+        {"Host: LocalHost:7080\r\n", "HTTP/1.1 201"},
+        {"Host: 127.0.0.1:7080\r\n", "HTTP/1.1 201"},
+        {"Host: 127.1.2.3\r\n", "HTTP/1.1 201"},
+        {"Host: [::1]:7080\r\n", "HTTP/1.1 201"},
+        {"Host: evil.example:7080\r\n", "HTTP/1.1 403"}, /* resolves to 127.0.0.1 by now */
+        {"Host: localhost.evil.example\r\n", "HTTP/1.1 403"},
+        {"Host: 127.0.0.1.evil.example\r\n", "HTTP/1.1 403"},
+        {"Host: 10.0.0.1\r\n", "HTTP/1.1 403"},
+        {"Host: [::2]:7080\r\n", "HTTP/1.1 403"},
+        {"Host: [\r\n", "HTTP/1.1 403"},
+        {"Host:\r\n", "HTTP/1.1 403"},
+        {"Host: localhost:7080\r\nOrigin: http://localhost:7080\r\n", "HTTP/1.1 201"},
+        {"Host: localhost:7080\r\nOrigin: http://localhost:8000\r\n", "HTTP/1.1 403"},
+        {"Host: localhost:7080\r\nOrigin: http://evil.example\r\n", "HTTP/1.1 403"},
+        {"Host: localhost:7080\r\nOrigin: null\r\n", "HTTP/1.1 403"},
+    };
+    char request[512];
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        snprintf(request, sizeof(request),
+                 "POST /v1/echo HTTP/1.1\r\nConnection: close\r\n%sContent-Length: 2\r\n\r\nhi",
+                 cases[i].fields);
+        assert_answer(*state, request, cases[i].status, "");
+    }
+}
+
 static void fire_stop(struct timer *t)
 {
     loop_stop(&container_of(t, struct fixture, later)->loop);
@@ -265,6 +297,7 @@ int main(void)
         CASE(unknown_pages_and_methods_are_told_apart),
         CASE(a_handler_may_reply_later),
         CASE(a_body_over_the_limit_is_refused),
+        CASE(what_a_foreign_web_page_sends_is_refused),
         CASE(open_requests_are_ended_when_the_admin_ends),
         CASE(a_bad_address_is_named),
     };
