@@ -281,15 +281,26 @@ static void pc_close(void *user, struct h2_stream *s, uint32_t code, bool by_pee
         pool_mark(pc->pool);
 }
 
-/* A replacement is dialled while the old one still works. */
+static void pool_redial_later(struct pool *p);
+
+/* A replacement is dialled while the old one still works; later, when the one before was sent away
+ * as soon as it had come, too. */
 static void pconn_retire(struct pconn *pc)
 {
     struct pool *p = pc->pool;
     const bool in_use = h2_n_streams(conn_h2(pc->conn)) > 0;
 
     pconn_set_state(pc, PCONN_RETIRING);
+    if (p->loop->now_us - pc->ready_us >= SHORT_LIFE_US)
+        p->n_failures = 0;
+    else
+        p->n_failures++;
     if (!p->draining && !p->redial_waits && pool_n_live(p) == 0) {
-        if (in_use || p->conf.min_conns > 0 || !list_is_empty(&p->waiters)) {
+        if (p->n_failures > 1) {
+            pool_redial_later(p);
+            pool_mark(p);
+            pool_set_state(p, POOL_DOWN, "each new connection is asked to go away");
+        } else if (in_use || p->conf.min_conns > 0 || !list_is_empty(&p->waiters)) {
             pool_set_state(p, POOL_DIALLING, "the connection was asked to go away");
             if (pc->pool != NULL)
                 pool_dial(p);
@@ -414,12 +425,18 @@ static uint64_t pool_backoff_us(struct pool *p)
     return (uint64_t)((double)us * (0.8 + 0.4 * rng_unit(&p->rng)));
 }
 
+static void pool_redial_later(struct pool *p)
+{
+    p->redial_waits = true;
+    timer_start(p->loop, &p->redial, p->loop->now_us + pool_backoff_us(p));
+}
+
 /* A dial failed or a ready connection broke. */
 static void pool_fail(struct pool *p, const char *why)
 {
-    p->redial_waits = p->n_failures > 0;
-    if (p->redial_waits)
-        timer_start(p->loop, &p->redial, p->loop->now_us + pool_backoff_us(p));
+    p->redial_waits = false;
+    if (p->n_failures > 0)
+        pool_redial_later(p);
     else if (p->n_conns[PCONN_DIALLING] == 0 && pool_wants_conn(p))
         pool_dial(p);
     if (p->n_conns[PCONN_READY] == 0)

@@ -355,6 +355,7 @@ static void what_became_ready_is_dialled_at_once_whatever_failed_before(void **s
 struct hangup {
     ev_io io;
     unsigned n;
+    int fds[64];
 };
 
 static void hang_up(struct ev_loop *ev, ev_io *w, int revents)
@@ -396,6 +397,46 @@ static void peer_that_hangs_up_is_not_dialled_in_a_tight_loop(void **state)
     assert_in_range(h.n, 2, 5);
     assert_int_equal(pool_state(fx->pool), POOL_DOWN);
     ev_io_stop(fx->loop.ev, &h.io);
+    close(fd);
+}
+
+/* A server in its graceful end that still takes connections: GOAWAY is all they get. */
+static void say_goodbye(struct ev_loop *loop, ev_io *w, int revents)
+{
+    static const uint8_t frames[] = {0, 0, 0, 4, 0, 0, 0, 0, 0, /* SETTINGS */
+                                     0, 0, 8, 7, 0, 0, 0, 0, 0, /* GOAWAY */
+                                     0, 0, 0, 0, 0, 0, 0, 0};   /* last id 0, NO_ERROR */
+    struct hangup *h = container_of(w, struct hangup, io);
+    const int fd = accept(w->fd, NULL, NULL);
+
+    (void)revents;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, frames, sizeof(frames)), sizeof(frames));
+    h->fds[h->n++] = fd;
+    if (h->n == ARRAY_LEN(h->fds))
+        ev_io_stop(loop, w);
+}
+
+static void peer_that_sends_away_whoever_comes_is_not_dialled_in_a_tight_loop(void **state)
+{
+    struct hangup h = {.n = 0};
+    struct timer end = {.fire = on_time};
+    const int fd = net_listen(&fx->addr, false, NULL);
+
+    (void)state;
+    net_addr_of_socket(fd, &fx->addr);
+    ev_io_init(&h.io, say_goodbye, fd, EV_READ);
+    ev_io_start(fx->loop.ev, &h.io);
+    make_pool(1, 1);
+    time_is_up = false;
+    timer_start(&fx->loop, &end, loop_refresh(&fx->loop) + 300000);
+    turns_until(&time_is_up);
+    /* two at once, then 40 ms doubled: at 0, 0, 32, 96, 224 ms at the soonest */
+    assert_in_range(h.n, 2, 5);
+    assert_string_equal(fx->why, "each new connection is asked to go away");
+    ev_io_stop(fx->loop.ev, &h.io);
+    for (unsigned i = 0; i < h.n; i++)
+        close(h.fds[i]);
     close(fd);
 }
 
@@ -465,6 +506,7 @@ int main(void)
         TEST(lost_connection_is_down_and_dialled_again),
         TEST(what_became_ready_is_dialled_at_once_whatever_failed_before),
         TEST(peer_that_hangs_up_is_not_dialled_in_a_tight_loop),
+        TEST(peer_that_sends_away_whoever_comes_is_not_dialled_in_a_tight_loop),
         TEST(drained_pool_waits_for_its_last_stream),
         TEST(freed_pool_ends_its_streams_inside),
         TEST(our_own_cap_holds_below_the_peers),
