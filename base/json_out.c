@@ -41,16 +41,16 @@ static size_t utf8_len(const uint8_t *p, size_t n)
     return len;
 }
 
-static void put_string(struct json_out *j, const char *text)
+/* NUL, too, is replaced: many readers of JSON take none in a string. */
+static void put_string(struct json_out *j, const void *text, size_t left)
 {
-    const uint8_t *p = (const uint8_t *)text;
-    size_t left = strlen(text);
+    const uint8_t *p = text;
 
     buf_append_byte(j->buf, '"');
     while (left > 0) {
         const size_t len = utf8_len(p, left);
 
-        if (len == 0)
+        if (len == 0 || *p == '\0')
             buf_append_str(j->buf, "\\ufffd");
         else if (*p == '"' || *p == '\\')
             buf_printf(j->buf, "\\%c", *p);
@@ -71,7 +71,7 @@ static void begin(struct json_out *j, const char *name)
         buf_append_byte(j->buf, ',');
     j->has_items[j->depth] = true;
     if (name != NULL) {
-        put_string(j, name);
+        put_string(j, name, strlen(name));
         buf_append_byte(j->buf, ':');
     }
 }
@@ -117,7 +117,13 @@ void json_out_str(struct json_out *j, const char *name, const char *value)
     if (value == NULL)
         buf_append_str(j->buf, "null");
     else
-        put_string(j, value);
+        put_string(j, value, strlen(value));
+}
+
+void json_out_bytes(struct json_out *j, const char *name, const void *value, size_t len)
+{
+    begin(j, name);
+    put_string(j, value, len);
 }
 
 void json_out_uint(struct json_out *j, const char *name, uint64_t value)

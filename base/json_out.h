@@ -30,6 +30,8 @@ void json_out_array(struct json_out *j, const char *name);  /* [ */
 void json_out_end_object(struct json_out *j);
 void json_out_end_array(struct json_out *j);
 void json_out_str(struct json_out *j, const char *name, const char *value); /* NULL value: null */
+/* Bytes of any kind: what is no UTF-8 text, NUL among it, becomes U+FFFD. */
+void json_out_bytes(struct json_out *j, const char *name, const void *value, size_t len);
 void json_out_uint(struct json_out *j, const char *name, uint64_t value);
 void json_out_int(struct json_out *j, const char *name, int64_t value);
 void json_out_double(struct json_out *j, const char *name, double value); /* not finite: null */

@@ -324,7 +324,7 @@ static void get_logs(struct admin_request *r, struct controller_jobs *j, const s
         (void)driver_logs(j->driver, task->log, max_bytes, &text, NULL); /* none yet: empty */
         json_out_object(&o, NULL);
         json_out_str(&o, "task", task->name);
-        json_out_str(&o, "text", buf_cstr(&text));
+        json_out_bytes(&o, "text", text.data, text.len);
         json_out_end_object(&o);
         buf_fini(&text);
     }

@@ -223,3 +223,9 @@ def test_a_gang_waits_for_cards_of_replicas_until_they_scale_down(programs, tmp_
     drained = [i for i, line in enumerate(jobs.up.log) if "drain" in line]
     started = [i for i, line in enumerate(jobs.up.log) if "ev=job_state" in line and "state=starting" in line]
     assert drained and drained[0] < started[0]
+
+
+def test_output_that_is_no_text_is_shown_to_its_end(jobs):
+    jobs.submit("bytes", shell(r"printf 'a\000b\377\nend\n'"))
+    jobs.wait("bytes", "succeeded")
+    assert jobs.log("bytes", "worker-0") == "a\ufffdb\ufffd\nend\n"

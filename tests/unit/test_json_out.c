@@ -41,6 +41,23 @@ static void nesting_puts_commas_where_they_belong(void **state)
     buf_fini(&b);
 }
 
+static void bytes_of_any_kind_become_text_to_their_end(void **state)
+{
+    struct buf b;
+    struct json_out j;
+
+    (void)state;
+    buf_init(&b, 4096);
+    json_out_init(&j, &b);
+    json_out_bytes(&j, NULL, "a\0b\xff\0", 5);
+    assert_string_equal(buf_cstr(&b), "\"a\\ufffdb\\ufffd\\ufffd\"");
+    buf_reset(&b);
+    json_out_init(&j, &b);
+    json_out_bytes(&j, NULL, NULL, 0);
+    assert_string_equal(buf_cstr(&b), "\"\"");
+    buf_fini(&b);
+}
+
 static void strings_are_escaped_and_never_leave_utf8(void **state)
 {
     static const struct {
@@ -74,6 +91,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nesting_puts_commas_where_they_belong),
+        cmocka_unit_test(bytes_of_any_kind_become_text_to_their_end),
         cmocka_unit_test(strings_are_escaped_and_never_leave_utf8),
     };
 
