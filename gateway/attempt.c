@@ -259,6 +259,7 @@ static void attempt_open(struct stream *s)
         h2_send_headers(s->attempt.up, H2_TRAILERS, s->request_trailers, s->n_request_trailers,
                         true);
     attempt_bound_body(s);
+    stream_weigh(s);
 }
 
 static void attempt_on_wake(struct pool_waiter *waiter, bool ok, const char *why)

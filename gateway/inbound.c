@@ -31,6 +31,20 @@ static void inbound_set_caps(struct stream *s)
     grpc_reader_init(&s->response_reader, max);
 }
 
+/* A message may only grow as far as its prefix can say: else the server would take the rest of it
+ * for the next message, which nobody has looked at. false: the call has ended. */
+static bool inbound_can_lengthen(struct stream *s)
+{
+    if (s->request_reader.message_bytes <= UINT32_MAX - (uint32_t)s->override_len)
+        return true;
+    stream_fail(
+        s, END_OVER_MESSAGE, GRPC_RESOURCE_EXHAUSTED,
+        "a request message of %u bytes has no room for the version of model \"%s\" that was "
+        "chosen for it: name a version by number in it",
+        s->request_reader.message_bytes, stream_model(s));
+    return false;
+}
+
 /* The server must be told which version was chosen: prepare what is appended to every message, and
  * mend the prefix of the one that is already kept. */
 static bool inbound_set_override(struct stream *s, const struct snap_version *v)
@@ -52,6 +66,8 @@ static bool inbound_set_override(struct stream *s, const struct snap_version *v)
                     version, stream_model(s));
         return false;
     }
+    if (!inbound_can_lengthen(s))
+        return false;
     grpc_prefix_write(body_head(&s->body, GRPC_PREFIX_BYTES), false,
                       s->request_reader.message_bytes + (uint32_t)s->override_len);
     return true;
@@ -326,6 +342,8 @@ static bool inbound_pass_prefix(struct stream *s, struct passage *g, const uint8
     if (!inbound_begin_message(s))
         return false;
     if (s->override_len > 0) {
+        if (!inbound_can_lengthen(s))
+            return false;
         grpc_prefix_write(prefix, false,
                           s->request_reader.message_bytes + (uint32_t)s->override_len);
         attempt_forward(s, NULL, prefix, sizeof(prefix), false);
@@ -419,6 +437,7 @@ void inbound_on_data(struct call *c, struct slab *slab, const uint8_t *p, size_t
     }
     if (s->routed && s->state == STREAM_HEADERS)
         attempt_begin(s);
+    stream_weigh(s);
 }
 
 void inbound_on_trailers(struct call *c, const struct h2_field *fields, size_t n)

@@ -315,6 +315,7 @@ static void upstream_on_data(void *user, struct h2_stream *up, struct slab *slab
     }
     if (end)
         reply_status(s, H2_TRAILERS, NULL, 0);
+    stream_weigh(s);
 }
 
 static void upstream_on_sent(void *user, struct h2_stream *up, size_t bytes)
@@ -322,8 +323,10 @@ static void upstream_on_sent(void *user, struct h2_stream *up, size_t bytes)
     struct stream *s = stream_of(up);
 
     (void)user;
-    if (s != NULL)
-        attempt_on_sent(s, bytes);
+    if (s == NULL)
+        return;
+    attempt_on_sent(s, bytes);
+    stream_weigh(s);
 }
 
 static void upstream_on_close(void *user, struct h2_stream *up, uint32_t code, bool by_peer)

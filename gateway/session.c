@@ -109,6 +109,7 @@ static void session_new_call(struct session *s, struct h2_stream *down,
     struct worker *w = s->worker;
     const struct local_method *method = NULL;
 
+    stream_relieve(w);
     if (w->loop.slabs.pinned_bytes > w->memory_bytes) {
         worker_count(w, COUNT_streams_started);
         worker_count(w, COUNT_ended_over_memory);

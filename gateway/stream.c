@@ -10,8 +10,9 @@
 #include "base/xalloc.h"
 
 #define ARENA_BYTES   (256u * 1024) /* header fields both ways and short request bytes */
+#define SPARE_STREAMS 256           /* kept for the next calls of this worker */
 #define MIB           ((size_t)1024 * 1024)
-#define SPARE_STREAMS 256 /* kept for the next calls of this worker */
+#define HEAVY_BYTES   OUTQ_COPY_BELOW /* less is copied: it pins no slab of its own */
 
 #define TO(s) (1u << STREAM_##s)
 static const struct {
@@ -147,11 +148,71 @@ void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status,
     stream_end(s, why, status);
 }
 
+/* --- memory --- */
+
+/* What a call holds is bounded by two windows, but not what all of them hold: windows are given
+ * before anybody knows whether both sides read. So the worker's budget is kept by ending calls, and
+ * first those at a replica whose bytes have been lying here longest, since one side does not take
+ * them. Calls that wait for a replica are spared: there, the newcomer is refused. */
+
+static size_t stream_held_bytes(const struct stream *s)
+{
+    const uint64_t request = s->state < STREAM_ENDED ? s->request_bytes - s->credited_bytes : 0;
+
+    return (size_t)request + (s->call.down != NULL ? h2_stream_queued(s->call.down) : 0);
+}
+
+static void stream_evict(struct stream *s)
+{
+    const size_t bytes = stream_held_bytes(s);
+    uint32_t suppressed;
+
+    list_remove(&s->heavy_node);
+    if (log_limit_pass(&s->worker->memory_log, stream_now(s), &suppressed))
+        log_warn("over_memory",
+                 "worker=%u model=%s version=%s bytes=%zu suppressed=%u msg=\"memory_mib is used "
+                 "up: the calls whose bytes wait longest are ended\"",
+                 s->worker->index, stream_model(s), s->lane == NULL ? "" : s->lane->version, bytes,
+                 suppressed);
+    if (s->state < STREAM_REPLYING) {
+        stream_fail(
+            s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED,
+            "the calls of this worker hold more than memory_mib = %zu MiB, and %zu bytes of "
+            "this one have waited longest",
+            s->worker->memory_bytes / MIB, bytes);
+        return;
+    }
+    attempt_detach(s, OUTCOME_CANCELLED, H2_CANCEL);
+    if (s->call.down != NULL)
+        h2_reset(s->call.down, H2_ENHANCE_YOUR_CALM); /* gRPC reads it as RESOURCE_EXHAUSTED */
+    stream_end(s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED);
+}
+
+void stream_relieve(struct worker *w)
+{
+    struct stream *s;
+
+    while (w->loop.slabs.pinned_bytes > w->memory_bytes &&
+           (s = list_first(&w->heavy, struct stream, heavy_node)) != NULL)
+        stream_evict(s);
+}
+
+void stream_weigh(struct stream *s)
+{
+    if (s->state < STREAM_SENT || stream_held_bytes(s) <= HEAVY_BYTES)
+        list_remove(&s->heavy_node);
+    else if (!list_is_linked(&s->heavy_node))
+        list_push_back(&s->worker->heavy, &s->heavy_node);
+}
+
 bool stream_check_memory(struct stream *s)
 {
     const struct worker *w = s->worker;
     const size_t budget = s->attempt.up == NULL ? w->memory_bytes : 2 * w->memory_bytes;
 
+    stream_relieve(s->worker);
+    if (s->state >= STREAM_ENDED)
+        return false;
     if (w->loop.slabs.pinned_bytes <= budget)
         return true;
     stream_fail(s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED,
@@ -193,6 +254,7 @@ static void stream_on_close(struct call *c, uint32_t code)
 
     (void)code;
     c->down = NULL;
+    list_remove(&s->heavy_node);
     if (s->state < STREAM_ENDED) {
         attempt_detach(s, OUTCOME_CANCELLED, H2_CANCEL);
         stream_end(s, c->session->closing ? END_DRAINING : END_BY_CLIENT, GRPC_CANCELLED);
@@ -238,7 +300,10 @@ void stream_start_deadline(struct stream *s, uint64_t timeout_us)
 
 static void stream_on_sent(struct call *c, size_t bytes)
 {
-    reply_credit(container_of(c, struct stream, call), bytes);
+    struct stream *s = container_of(c, struct stream, call);
+
+    reply_credit(s, bytes);
+    stream_weigh(s);
 }
 
 static const struct call_ops stream_call_ops = {

@@ -120,7 +120,8 @@ struct stream {
     struct grpc_reader response_reader;
     struct h2_field *held; /* response headers not passed on yet; NULL: none */
     size_t n_held;
-    struct list held_node; /* worker.held */
+    struct list held_node;  /* worker.held */
+    struct list heavy_node; /* worker.heavy */
     uint64_t held_until_us;
 };
 #define STREAM_MAGIC 0x6d727473u
@@ -133,8 +134,9 @@ void stream_set_state(struct stream *s, enum stream_state to);
  * form while it has seen nothing. Cancels the attempt. */
 void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status, const char *fmt,
                  ...) PRINTF_LIKE(4, 5);
-/* More bytes came: is the worker within its memory budget? Calls that hold bytes with no replica to
- * take them end first, those on their way at twice the budget. false: the call has ended. */
+/* More bytes came: is the worker within its memory budget, after stream_relieve? If not, calls that
+ * hold bytes with no replica to take them end first, those on their way at twice the budget. false:
+ * the call has ended. */
 bool stream_check_memory(struct stream *s);
 /* The answer is complete: count it, stop timers, let the client's upload stop. */
 void stream_end(struct stream *s, enum stream_end why, enum grpc_status status);
@@ -142,6 +144,9 @@ void stream_start_deadline(struct stream *s, uint64_t timeout_us); /* from the c
 const char *stream_model(const struct stream *s); /* "" before the route is known */
 uint64_t stream_now(const struct stream *s);
 void stream_set_lane(struct stream *s, struct lane *l); /* lets go of the one before */
+void stream_weigh(struct stream *s); /* bytes came or went: book whether it holds many */
+/* While the worker is over its memory budget, end those calls that have held bytes longest. */
+void stream_relieve(struct worker *w);
 void stream_spare_free(struct stream *s); /* one of worker.spare_streams, at the worker's end */
 
 /* inbound.c */

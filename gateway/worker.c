@@ -365,6 +365,7 @@ int worker_init(struct worker *w, const struct worker_conf *conf, struct err *er
     list_init(&w->sessions);
     list_init(&w->spare_streams);
     list_init(&w->held);
+    list_init(&w->heavy);
     w->held_timer.fire = reply_on_held_timer;
     w->report_timer.fire = worker_on_report_timer;
     w->reported_us = w->loop.now_us;

@@ -55,11 +55,13 @@ struct worker {
     uint32_t n_spare_streams;
     struct list held; /* streams whose response headers wait, oldest first */
     struct timer held_timer;
+    struct list heavy; /* streams that hold bytes which one side does not take, longest first */
 
     struct timer report_timer;
     uint64_t report_sequence;
     uint64_t reported_us;
     struct log_limit attempt_log; /* failed attempts come in crowds */
+    struct log_limit memory_log;  /* and so do calls that are ended for their memory */
 
     bool draining;
     bool stopping;
