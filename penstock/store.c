@@ -11,6 +11,7 @@
 #include "base/xalloc.h"
 
 #define SCHEMA_VERSION 1
+#define NUMBER_MAX     (INT64_C(1) << 53) /* whole in JSON, and never reached by counting */
 
 struct store {
     sqlite3 *db;
@@ -26,6 +27,12 @@ static const char schema[] =
     " reason TEXT NOT NULL, source TEXT NOT NULL, diff TEXT NOT NULL);"
     "PRAGMA user_version = 1;";
 
+static int damaged(const struct store *s, const char *how, struct err *err)
+{
+    return err_set(err, -EBADMSG, "%s is damaged (%s): restore it, or move it away to begin anew",
+                   s->path, how);
+}
+
 static int fault(const struct store *s, const char *what, struct err *err)
 {
     const int code = sqlite3_errcode(s->db) & 0xff;
@@ -34,9 +41,7 @@ static int fault(const struct store *s, const char *what, struct err *err)
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
         return err_set(err, -EBUSY, "%s: another process has this state folder", s->path);
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
-        return err_set(err, -EBADMSG,
-                       "%s is damaged (%s): restore it, or move it away to begin anew", s->path,
-                       text);
+        return damaged(s, text, err);
     return err_set(err, code == SQLITE_FULL ? -ENOSPC : -EIO, "%s: %s: %s", s->path, what, text);
 }
 
@@ -71,9 +76,7 @@ static int is_whole(struct store *s, struct err *err)
     } else {
         text = (const char *)sqlite3_column_text(st, 0);
         if (text == NULL || strcmp(text, "ok") != 0)
-            r = err_set(err, -EBADMSG,
-                        "%s is damaged (%s): restore it, or move it away to begin anew", s->path,
-                        text == NULL ? "?" : text);
+            r = damaged(s, text == NULL ? "?" : text, err);
     }
     sqlite3_finalize(st);
     return r;
@@ -116,6 +119,8 @@ static int open_db(struct store *s, struct err *err)
         r = run(s, schema, "schema", err);
     if (r == 0)
         r = first_int(s, "SELECT coalesce(max(number), 0) FROM generation", &newest, err);
+    if (r == 0 && (newest < 0 || newest >= NUMBER_MAX))
+        r = damaged(s, "a generation's number is out of range", err);
     if (r == 0)
         r = prepare(s, err);
     s->newest = (uint64_t)newest;

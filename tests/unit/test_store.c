@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include <sqlite3.h>
+
 #include "penstock/store.h"
 
 static int set_up(void **state)
@@ -149,6 +151,30 @@ static void a_damaged_file_is_named_and_left_as_it_is(void **state)
     fclose(again);
 }
 
+static void a_number_beyond_counting_is_damage(void **state)
+{
+    static const char *const numbers[] = {"9223372036854775807", "9007199254740992", "-1"};
+    char path[128], sql[128];
+    struct err err = {0};
+
+    snprintf(path, sizeof(path), "%s/penstock.db", (char *)*state);
+    for (size_t i = 0; i < 3; i++) {
+        struct store *s = open_store(*state);
+        sqlite3 *db = NULL;
+
+        store_close(s);
+        snprintf(sql, sizeof(sql),
+                 "DELETE FROM generation; INSERT INTO generation VALUES (%s, 1, '', '', '{}', '')",
+                 numbers[i]);
+        assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+        assert_int_equal(sqlite3_close(db), SQLITE_OK);
+        assert_int_equal(store_open(&s, *state, &err), -EBADMSG);
+        assert_non_null(strstr(err.text, "number is out of range"));
+        unlink(path);
+    }
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -157,6 +183,7 @@ int main(void)
         TEST(numbers_have_no_gaps_and_are_never_written_twice),
         TEST(a_second_process_is_refused),
         TEST(a_damaged_file_is_named_and_left_as_it_is),
+        TEST(a_number_beyond_counting_is_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
