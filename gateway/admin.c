@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/json_out.h"
 #include "base/list.h"
 #include "base/xalloc.h"
@@ -20,8 +21,9 @@
 #include "net/loop.h"
 
 #define MAX_CONNECTIONS 64 /* operators, a scraper, a console */
-#define IDLE_S          30
+#define IDLE_S          5  /* those that say nothing may not keep others out for longer */
 #define TURNS_A_WAKE    16 /* MHD_run passes for one readiness: what is left waits for the next */
+#define ACCEPT_PAUSE_US (100 * US_PER_MS) /* out of descriptors: some will end in that time */
 
 struct route {
     struct list node;
@@ -49,12 +51,17 @@ struct admin_request {
 struct admin {
     struct loop *loop;
     struct MHD_Daemon *daemon;
+    int fd; /* the listening socket; ours, see on_acceptable */
+    ev_io acceptable;
+    struct timer accept_pause;
+    unsigned n_connections;
     ev_io readable;  /* MHD's epoll descriptor */
     ev_timer expiry; /* MHD's own time limits */
     struct list routes;
     struct list requests;
     struct net_addr address;
     bool on_loopback;
+    bool ending;
 };
 
 /* Lets MHD work and arms the watchers again. */
@@ -89,6 +96,52 @@ static void on_expiry(struct ev_loop *loop, ev_timer *w, int revents)
     run_daemon(container_of(w, struct admin, expiry));
 }
 
+/* MHD would accept by itself, but it stays deaf after it had as many connections as it may, and
+ * turns in a circle while the process has no descriptor left. */
+static void on_acceptable(struct ev_loop *loop, ev_io *w, int revents)
+{
+    struct admin *const a = container_of(w, struct admin, acceptable);
+    struct sockaddr_storage peer;
+    socklen_t len = sizeof(peer);
+
+    (void)revents;
+    if (a->n_connections == MAX_CONNECTIONS) {
+        ev_io_stop(loop, w); /* until one ends */
+        return;
+    }
+    const int fd = accept4(a->fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+    if (fd >= 0) {
+        MHD_add_connection(a->daemon, fd, (struct sockaddr *)&peer, len); /* or closes it */
+        run_daemon(a);
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        ev_io_stop(loop, w);
+        timer_start(a->loop, &a->accept_pause, a->loop->now_us + ACCEPT_PAUSE_US);
+    }
+}
+
+static void on_accept_pause_over(struct timer *t)
+{
+    struct admin *const a = container_of(t, struct admin, accept_pause);
+
+    ev_io_start(a->loop->ev, &a->acceptable);
+}
+
+static void on_connection(void *arg, struct MHD_Connection *connection, void **socket_data,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct admin *const a = arg;
+
+    (void)connection;
+    (void)socket_data;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        a->n_connections++;
+        return;
+    }
+    if (a->n_connections-- == MAX_CONNECTIONS && !a->ending)
+        ev_io_start(a->loop->ev, &a->acceptable);
+}
+
 /* Routes */
 
 void admin_route(struct admin *a, const char *method, const char *path, admin_handler_fn fn,
@@ -106,6 +159,12 @@ void admin_route(struct admin *a, const char *method, const char *path, admin_ha
     r->fn = fn;
     r->arg = arg;
     list_push_back(&a->routes, &r->node);
+}
+
+/* HEAD is GET without the body, which MHD leaves out. */
+static const char *method_asked(const char *method)
+{
+    return strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 ? MHD_HTTP_METHOD_GET : method;
 }
 
 static bool route_matches(const struct route *r, const char *path)
@@ -220,7 +279,7 @@ static struct admin_request *request_new(struct admin *a, struct MHD_Connection 
     r->connection = connection;
     r->rest = "";
     buf_init(&r->body, ADMIN_BODY_BYTES);
-    r->route = find_route(a, method, url, &r->refusal);
+    r->route = find_route(a, method_asked(method), url, &r->refusal);
     if (r->route != NULL && r->route->takes_rest)
         r->rest = url + r->route->path_len; /* url lives as long as the request */
     list_push_back(&a->requests, &r->node);
@@ -347,11 +406,12 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **re
 
 /* Life */
 
-static struct MHD_Daemon *start_daemon(struct admin *a, int fd)
+static struct MHD_Daemon *start_daemon(struct admin *a)
 {
-    return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, a,
-                            MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
-                            a, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
+    return MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET, 0,
+                            NULL, NULL, on_request, a, MHD_OPTION_NOTIFY_COMPLETED, on_completed, a,
+                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, a,
+                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
 }
 
@@ -366,28 +426,30 @@ struct admin *admin_new(struct loop *loop, const char *address, struct err *err)
 {
     struct admin *const a = xcalloc(1, sizeof(*a));
     char host[sizeof(a->address.text)];
-    int fd;
 
     a->loop = loop;
     list_init(&a->routes);
     list_init(&a->requests);
     if (net_addr_parse(&a->address, address, err) != 0)
         goto fail;
-    fd = net_listen(&a->address, false, err);
-    if (fd < 0)
+    a->fd = net_listen(&a->address, false, err);
+    if (a->fd < 0)
         goto fail;
-    net_addr_of_socket(fd, &a->address);
+    net_addr_of_socket(a->fd, &a->address);
     net_addr_host(&a->address, host, sizeof(host));
     a->on_loopback = host_is_loopback(host);
-    a->daemon = start_daemon(a, fd);
+    a->daemon = start_daemon(a);
     if (a->daemon == NULL) {
-        close(fd);
+        close(a->fd);
         err_set(err, -EIO, "%s: libmicrohttpd does not start", address);
         goto fail;
     }
     ev_io_init(&a->readable, on_readable, epoll_fd_of(a->daemon), EV_READ);
     ev_io_start(loop->ev, &a->readable);
     ev_timer_init(&a->expiry, on_expiry, 0, 0);
+    a->accept_pause.fire = on_accept_pause_over;
+    ev_io_init(&a->acceptable, on_acceptable, a->fd, EV_READ);
+    ev_io_start(loop->ev, &a->acceptable);
     return a;
 
 fail:
@@ -411,6 +473,10 @@ struct admin *admin_free(struct admin *a)
 {
     if (a == NULL)
         return NULL;
+    a->ending = true;
+    ev_io_stop(a->loop->ev, &a->acceptable);
+    timer_stop(a->loop, &a->accept_pause);
+    close(a->fd);
     list_each (&a->requests, it) {
         struct admin_request *const r = list_entry(it, struct admin_request, node);
 

@@ -61,8 +61,17 @@ int listener_init(struct listener *l, struct worker *w, const struct net_addr *a
     l->pause.fire = listener_on_pause_over;
     ev_io_init(&l->io, listener_on_readable, -1, EV_READ);
 
-    const int fd = net_listen(addr, true, err);
+    int fd;
 
+    /* The workers' sockets share the address, and the kernel would let those of another process
+     * share it, too: it would take part of our connections without a word. */
+    if (w->index == 0 && addr->sa.ss_family != AF_UNIX) {
+        fd = net_listen(addr, false, err);
+        if (fd < 0)
+            return fd;
+        close(fd);
+    }
+    fd = net_listen(addr, true, err);
     if (fd < 0)
         return fd;
     l->fd = fd;

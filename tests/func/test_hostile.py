@@ -1,4 +1,7 @@
 """Clients and replicas that mean harm, and what must hold whatever they send: memory, the route, the others' calls."""
+import os
+import pathlib
+import socket
 import time
 
 import frames
@@ -107,3 +110,55 @@ def test_a_replica_that_sends_everybody_away_is_not_dialled_in_a_loop(programs, 
     begun, connections = time.monotonic(), len(leaving.connections)
     penstock.wait_for(lambda: time.monotonic() - begun > 1)
     assert len(leaving.connections) - connections < 60  # the probes; it was hundreds
+
+
+# ---- connections and descriptors ----
+
+def tcp(address):
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def cpu_s(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_in_a_second(pid):
+    before, until = cpu_s(pid), time.monotonic() + 1
+    penstock.wait_for(lambda: time.monotonic() > until)
+    return cpu_s(pid) - before
+
+
+def test_the_admin_listener_hears_again_after_more_connections_than_it_takes(programs, scripted):
+    gateway = penstock.relay(programs, [scripted(frames.Replica()).address])
+    slow = [tcp(gateway.admin) for _ in range(100)]
+    for s in slow:
+        s.sendall(b"GET /heal")
+    for s in slow:
+        s.close()
+    assert gateway.http("/healthz", timeout=20)[0] == 200
+
+
+def test_without_descriptors_it_waits_and_then_goes_on(programs, scripted):
+    replica = scripted(frames.Replica())
+    gateway = programs.start("/bin/sh", "-c", f"ulimit -n 40; exec {penstock.binary('penstock')} relay --listen 127.0.0.1:0 "
+                             f"--admin 127.0.0.1:0 --workers 1 --to {replica.address}")
+    assert penstock.call(gateway.grpc, ECHO, b"x").code == "OK"
+    clients = [frames.Client(gateway.grpc) for _ in range(60)]
+    gateway.wait_event("accept_failed")
+    question = tcp(gateway.admin)
+    question.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert cpu_in_a_second(gateway.pid) < 0.2, "it turns in a circle"
+    for c in clients:
+        c.close()
+    assert question.recv(100).startswith(b"HTTP/1.1 200")
+    assert penstock.call(gateway.grpc, ECHO, b"x").code == "OK"
+
+
+def test_a_port_that_is_taken_is_refused(programs, scripted):
+    """SO_REUSEPORT, which the workers share it by, would let a second process take half of the connections."""
+    replica = scripted(frames.Replica())
+    first = penstock.relay(programs, [replica.address], workers=2)
+    r = programs.run("penstock", "relay", "--listen", first.grpc, "--to", replica.address, "--workers", "2", timeout=10)
+    assert r.returncode == 1 and first.grpc in r.stderr and "Address already in use" in r.stderr
