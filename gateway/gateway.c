@@ -284,6 +284,7 @@ static int gateway_init_workers(struct gateway *g, struct err *err)
             .listener_tls = g->listener_tls,
             .upstream_tls = g->upstream_tls,
             .addresses = g->addresses,
+            .first = i == 0 ? NULL : &g->workers[0],
             .snap = g->snap,
             .book = gateway_make_book(g, g->snap),
         };

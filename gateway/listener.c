@@ -1,7 +1,9 @@
 #include "gateway/listener.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -54,24 +56,37 @@ static void listener_on_pause_over(struct timer *t)
     ev_io_start(l->worker->loop.ev, &l->io);
 }
 
-int listener_init(struct listener *l, struct worker *w, const struct net_addr *addr,
-                  const struct conn_conf *conn, struct err *err)
+/* The workers' TCP sockets share the address. The kernel would let those of another process share
+ * it, too, which would take part of our connections without a word: so the first one asks for it
+ * alone before. Sockets of a path have no such sharing: there is one, and each worker accepts. */
+static int listener_bind(const struct net_addr *addr, const struct listener *first, struct err *err)
 {
-    *l = (struct listener){.worker = w, .conn = *conn, .fd = -1};
-    l->pause.fire = listener_on_pause_over;
-    ev_io_init(&l->io, listener_on_readable, -1, EV_READ);
-
     int fd;
 
-    /* The workers' sockets share the address, and the kernel would let those of another process
-     * share it, too: it would take part of our connections without a word. */
-    if (w->index == 0 && addr->sa.ss_family != AF_UNIX) {
+    if (addr->sa.ss_family == AF_UNIX) {
+        if (first == NULL)
+            return net_listen(addr, false, err);
+        fd = fcntl(first->fd, F_DUPFD_CLOEXEC, 0);
+        return fd >= 0 ? fd : err_set(err, -errno, "listen on %s: %s", addr->text, strerror(errno));
+    }
+    if (first == NULL) {
         fd = net_listen(addr, false, err);
         if (fd < 0)
             return fd;
         close(fd);
     }
-    fd = net_listen(addr, true, err);
+    return net_listen(addr, true, err);
+}
+
+int listener_init(struct listener *l, struct worker *w, const struct net_addr *addr,
+                  const struct listener *first, const struct conn_conf *conn, struct err *err)
+{
+    *l = (struct listener){.worker = w, .conn = *conn, .fd = -1};
+    l->pause.fire = listener_on_pause_over;
+    ev_io_init(&l->io, listener_on_readable, -1, EV_READ);
+
+    const int fd = listener_bind(addr, first, err);
+
     if (fd < 0)
         return fd;
     l->fd = fd;

@@ -21,9 +21,10 @@ struct listener {
     struct timer pause;    /* after accept failed for want of descriptors */
 };
 
-/* Bind and listen; 0 or -errno with err. accept begins with listener_start. */
+/* Bind and listen; 0 or -errno with err. first: the same listener of worker 0; NULL: this is it.
+ * accept begins with listener_start. */
 int listener_init(struct listener *l, struct worker *w, const struct net_addr *addr,
-                  const struct conn_conf *conn, struct err *err);
+                  const struct listener *first, const struct conn_conf *conn, struct err *err);
 void listener_start(struct listener *l);
 void listener_stop(struct listener *l); /* closes the socket: new connections go elsewhere */
 void listener_fini(struct listener *l);

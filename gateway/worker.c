@@ -343,7 +343,8 @@ static int worker_init_listeners(struct worker *w, const struct worker_conf *con
         c.tls = conf->listener_tls[i];
         c.limits.max_concurrent_streams = process->max_streams;
         c.ping_after_us = CLIENT_PING_US;
-        r = listener_init(&w->listeners[i], w, &conf->addresses[i], &c, err);
+        r = listener_init(&w->listeners[i], w, &conf->addresses[i],
+                          conf->first == NULL ? NULL : &conf->first->listeners[i], &c, err);
         if (r < 0)
             return r;
         w->n_listeners++;

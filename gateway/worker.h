@@ -76,6 +76,7 @@ struct worker_conf {
     struct tls_ctx *const *listener_tls; /* [process->n_listeners]; NULL entries: cleartext */
     struct tls_ctx *upstream_tls;        /* NULL: cleartext */
     const struct net_addr *addresses;    /* [process->n_listeners]; port 0 only for worker 0 */
+    const struct worker *first;          /* worker 0, initialised; NULL: this is it */
     struct snapshot *snap;               /* a reference is taken */
     struct address_book *book;           /* owned from here */
 };

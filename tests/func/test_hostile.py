@@ -162,3 +162,14 @@ def test_a_port_that_is_taken_is_refused(programs, scripted):
     first = penstock.relay(programs, [replica.address], workers=2)
     r = programs.run("penstock", "relay", "--listen", first.grpc, "--to", replica.address, "--workers", "2", timeout=10)
     assert r.returncode == 1 and first.grpc in r.stderr and "Address already in use" in r.stderr
+
+
+def test_a_socket_of_a_path_serves_every_worker(programs, scripted, tmp_path):
+    replica = scripted(frames.Replica())
+    gateway = programs.start("penstock", "relay", "--listen", f"unix:{tmp_path}/s", "--admin", "127.0.0.1:0", "--workers", "3",
+                             "--to", replica.address)
+    for _ in range(5):
+        assert penstock.call(gateway.grpc, ECHO, b"x").messages == [b"x"]
+    second = programs.run("penstock", "relay", "--listen", gateway.grpc, "--to", replica.address, timeout=10)
+    assert second.returncode == 1 and "Address already in use" in second.stderr
+    assert penstock.call(gateway.grpc, ECHO, b"x").code == "OK"
