@@ -236,8 +236,13 @@ class Programs:
 
 # ---- our programs ----
 
+ENGINE = os.environ.get("PENSTOCK_ENGINE", "")  # an HTTP/2 engine by name, for every gateway of the run; "": the default
+
+
 def relay(programs, to, *flags, workers=1, **kw):
     """`penstock relay` in front of these addresses, with an admin listener."""
+    if ENGINE and "--engine" not in flags:
+        flags = ("--engine", ENGINE, *flags)
     return programs.start("penstock", "relay", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", workers,
                           "--to", ",".join(to), *flags, **kw)
 
@@ -250,7 +255,7 @@ def write_config(folder, models=(), nodes=None, queues=None, **process):
     tree = folder / "config"
     write_models(tree, models, nodes, queues)
     conf = {"listeners": [{"address": "127.0.0.1:0"}], "admin": "127.0.0.1:0", "state": str(folder / "state"), "models": str(tree),
-            "workers": 1, **process}
+            "workers": 1, **({"engine": ENGINE} if ENGINE else {}), **process}
     (folder / "penstock.json").write_text(json.dumps(conf, indent=1))
     return str(folder / "penstock.json")
 
