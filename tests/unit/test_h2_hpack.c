@@ -1,0 +1,247 @@
+/* Header blocks through the memos: nghttp2's plain coder on the other side is the oracle. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <nghttp2/nghttp2.h>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "net/h2_hpack.h"
+
+#define BLOCKS     4000
+#define MAX_FIELDS 16
+
+struct set {
+    struct h2_field fields[MAX_FIELDS];
+    size_t n;
+    char timeout[16], id[40];
+};
+
+static void add(struct set *s, const char *name, const char *value, uint32_t flags)
+{
+    s->fields[s->n++] = (struct h2_field){.name = name,
+                                          .value = value,
+                                          .name_len = (uint32_t)strlen(name),
+                                          .value_len = (uint32_t)strlen(value),
+                                          .flags = flags};
+}
+
+/* What gRPC clients send: one of a few methods; a timeout that differs in each call, as grpc-go
+ * inserts it; now and then an id outside the tables. */
+static void make_set(struct set *s, struct rng *rng)
+{
+    static const char *const paths[] = {"/a.B/One", "/a.B/Two", "/inference.X/ModelInfer"};
+
+    s->n = 0;
+    snprintf(s->timeout, sizeof(s->timeout), "%uu", (unsigned)rng_below(rng, 100000));
+    snprintf(s->id, sizeof(s->id), "%016llx", (unsigned long long)rng_next(rng));
+    add(s, ":method", "POST", 0);
+    add(s, ":scheme", "http", 0);
+    add(s, ":path", paths[rng_below(rng, ARRAY_LEN(paths))],
+        rng_below(rng, 2) == 0 ? H2_FIELD_NO_INDEX : 0);
+    add(s, ":authority", "127.0.0.1:8001", 0);
+    add(s, "content-type", "application/grpc", 0);
+    if (rng_below(rng, 3) == 0)
+        add(s, "grpc-timeout", s->timeout, 0);
+    add(s, "user-agent", rng_below(rng, 2) == 0 ? "grpc-go/1.64" : "other", 0);
+    if (rng_below(rng, 4) == 0)
+        add(s, "x-request-id", s->id, H2_FIELD_NO_INDEX);
+    add(s, "te", "trailers", 0);
+}
+
+static void assert_fields(const struct set *s, const struct h2_field *f, size_t n)
+{
+    assert_int_equal(n, s->n);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(f[i].name_len, s->fields[i].name_len);
+        assert_int_equal(f[i].value_len, s->fields[i].value_len);
+        assert_memory_equal(f[i].name, s->fields[i].name, f[i].name_len);
+        assert_memory_equal(f[i].value, s->fields[i].value, f[i].value_len);
+    }
+}
+
+static void oracle_decodes(nghttp2_hd_inflater *inf, const struct set *s, const uint8_t *p,
+                           size_t len)
+{
+    size_t n = 0;
+    int flags = 0;
+
+    do {
+        nghttp2_nv nv;
+        const ssize_t used = nghttp2_hd_inflate_hd2(inf, &nv, &flags, p, len, 1);
+
+        assert_true(used >= 0);
+        p += used;
+        len -= (size_t)used;
+        if ((flags & NGHTTP2_HD_INFLATE_EMIT) != 0) {
+            assert_true(n < s->n);
+            assert_int_equal(nv.namelen, s->fields[n].name_len);
+            assert_int_equal(nv.valuelen, s->fields[n].value_len);
+            assert_memory_equal(nv.name, s->fields[n].name, nv.namelen);
+            assert_memory_equal(nv.value, s->fields[n].value, nv.valuelen);
+            /* RFC 7541 7.1.3: what may not enter a table keeps its mark */
+            if ((s->fields[n].flags & H2_FIELD_NO_INDEX) != 0)
+                assert_true((nv.flags & NGHTTP2_NV_FLAG_NO_INDEX) != 0);
+            n++;
+        }
+    } while ((flags & NGHTTP2_HD_INFLATE_FINAL) == 0);
+    nghttp2_hd_inflate_end_headers(inf);
+    assert_int_equal(n, s->n);
+}
+
+static size_t oracle_encodes(nghttp2_hd_deflater *def, const struct set *s, uint8_t *buf,
+                             size_t cap)
+{
+    nghttp2_nv nva[MAX_FIELDS];
+    ssize_t len;
+
+    for (size_t i = 0; i < s->n; i++)
+        nva[i] = (nghttp2_nv){.name = (uint8_t *)(uintptr_t)s->fields[i].name,
+                              .value = (uint8_t *)(uintptr_t)s->fields[i].value,
+                              .namelen = s->fields[i].name_len,
+                              .valuelen = s->fields[i].value_len,
+                              .flags = (uint8_t)s->fields[i].flags};
+    len = nghttp2_hd_deflate_hd(def, buf, cap, nva, s->n);
+    assert_true(len > 0);
+    return (size_t)len;
+}
+
+/* Decodes p with ours. Returns whether the memo knew the whole block. */
+static bool ours_decodes(struct hpack_in *in, struct slab_pool *pool, const struct set *s,
+                         const uint8_t *p, size_t len)
+{
+    struct h2_limits limits;
+    struct hpack_list list;
+    bool whole;
+
+    h2_limits_default(&limits);
+    assert_int_equal(hpack_in_block(in, pool, &limits, MESSAGE_REQUEST, p, len, &list), HPACK_OK);
+    assert_fields(s, list.fields, list.n);
+    assert_true(message_is_ok(&list.message, false));
+    whole = list.scratch == NULL;
+    hpack_in_done(&list);
+    return whole;
+}
+
+static void coming_blocks_are_what_the_plain_coder_says(void **state)
+{
+    struct slab_pool pool;
+    struct hpack_in in;
+    nghttp2_hd_deflater *def;
+    struct rng rng;
+    struct set s;
+    unsigned n_whole = 0;
+
+    (void)state;
+    slab_pool_init(&pool);
+    hpack_in_init(&in);
+    assert_int_equal(nghttp2_hd_deflate_new(&def, 4096), 0);
+    rng_init(&rng, 1);
+    for (int i = 0; i < BLOCKS; i++) {
+        uint8_t buf[4096];
+        size_t len;
+
+        if (rng_below(&rng, 100) == 0) /* evicts without an insertion */
+            nghttp2_hd_deflate_change_table_size(def, rng_below(&rng, 4097));
+        make_set(&s, &rng);
+        len = oracle_encodes(def, &s, buf, sizeof(buf));
+        n_whole += ours_decodes(&in, &pool, &s, buf, len);
+    }
+    assert_true(n_whole > BLOCKS / 10); /* the memo is at work, also between insertions */
+    nghttp2_hd_deflate_del(def);
+    hpack_in_fini(&in);
+    slab_pool_fini(&pool);
+}
+
+static void leaving_blocks_decode_to_the_fields(void **state)
+{
+    static struct hpack_seen seen;
+    struct slab_pool pool;
+    struct hpack_in in;
+    struct hpack_out out;
+    nghttp2_hd_inflater *inf;
+    struct hpack_block *held[8] = {0};
+    struct set sets[8];
+    struct rng rng;
+    unsigned n_from_memo = 0;
+
+    (void)state;
+    slab_pool_init(&pool);
+    hpack_in_init(&in);
+    hpack_out_init(&out, &seen);
+    assert_int_equal(nghttp2_hd_inflate_new(&inf), 0);
+    rng_init(&rng, 2);
+    for (int i = 0; i < BLOCKS; i++) {
+        const size_t k = rng_below(&rng, ARRAY_LEN(held));
+        uint8_t small[4096], *heap;
+        const uint8_t *p;
+        size_t len;
+
+        if (rng_below(&rng, 100) == 0)
+            hpack_out_set_table(&out, (uint32_t)rng_below(&rng, 5000));
+        if (held[k] == NULL) { /* blocks wait, and leave in another order */
+            make_set(&sets[k], &rng);
+            held[k] = hpack_out_hold(&out, sets[k].fields, sets[k].n);
+            continue;
+        }
+        p = hpack_out_encode(&out, held[k], small, rng_below(&rng, 2) == 0 ? sizeof(small) : 10,
+                             &len, &heap);
+        n_from_memo += p != small && heap == NULL;
+        oracle_decodes(inf, &sets[k], p, len);
+        ours_decodes(&in, &pool, &sets[k], p, len);
+        free(heap);
+        hpack_block_unref(held[k]);
+        held[k] = NULL;
+    }
+    assert_true(n_from_memo > BLOCKS / 40);
+    for (size_t k = 0; k < ARRAY_LEN(held); k++)
+        hpack_block_unref(held[k]);
+    nghttp2_hd_inflate_del(inf);
+    hpack_out_fini(&out);
+    hpack_in_fini(&in);
+    slab_pool_fini(&pool);
+}
+
+/* A value that never comes twice must push nothing out of the peer's table. */
+static void unique_values_enter_no_table(void **state)
+{
+    static struct hpack_seen seen;
+    struct hpack_out out;
+    struct rng rng;
+    struct set s;
+
+    (void)state;
+    hpack_out_init(&out, &seen);
+    rng_init(&rng, 3);
+    for (int i = 0; i < 1000; i++) {
+        uint8_t small[4096], *heap;
+        struct hpack_block *b;
+        size_t len;
+
+        s.n = 0;
+        snprintf(s.id, sizeof(s.id), "%016llx", (unsigned long long)rng_next(&rng));
+        add(&s, ":method", "POST", 0);
+        add(&s, "x-request-id", s.id, 0);
+        add(&s, "user-agent", "x", 0);
+        b = hpack_out_hold(&out, s.fields, s.n);
+        hpack_out_encode(&out, b, small, sizeof(small), &len, &heap);
+        hpack_block_unref(b);
+    }
+    assert_int_equal(out.n_dynamic, 1); /* user-agent */
+    hpack_out_fini(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(coming_blocks_are_what_the_plain_coder_says),
+        cmocka_unit_test(leaving_blocks_decode_to_the_fields),
+        cmocka_unit_test(unique_values_enter_no_table),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
