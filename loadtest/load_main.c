@@ -15,6 +15,7 @@
 #include "base/xalloc.h"
 #include "loadtest/args.h"
 #include "loadtest/load_gen.h"
+#include "loadtest/saturate.h"
 #include "net/tls.h"
 
 static const char usage[] =
@@ -28,6 +29,7 @@ static const char usage[] =
     "    penstock-load --to 127.0.0.1:8080 --model digits --check-accuracy --calls 10000\n"
     "    penstock-load --to 127.0.0.1:8080 --echo 100 --stream --concurrency 64\n"
     "    penstock-load --to 127.0.0.1:8080 --method /a.B/C --message request.bin\n"
+    "    penstock-load --to 127.0.0.1:8080 --echo 128 --connections 50 --saturate 20\n"
     "\n"
     "Exit status: 0 all calls were OK and answered rightly; 1 some were not (or no connection);\n"
     "64 usage.\n";
@@ -42,11 +44,12 @@ static void on_stop_signal(int sig)
 
 struct options {
     struct load_payload_conf payload;
-    struct arg_list metadata;
+    struct arg_list metadata, cpu_of;
     const char *to, *protocol, *rate_file, *arrival, *authority;
     const char *ca, *cert, *key, *tls_host;
     double rate, duration_s;
     uint64_t echo_bytes, batch, images, concurrency, threads, connections, streams;
+    uint64_t saturate, warm_up_ms;
     uint64_t messages_per_stream, calls, deadline_ms, drain_ms, connect_ms, max_in_flight, seed;
     bool tls, insecure, stream, check_accuracy, request_ids, allow_fail, json;
 };
@@ -274,6 +277,96 @@ static int generate(const struct options *o, const struct load_conf *c)
     return ok ? 0 : 1;
 }
 
+/* --- --saturate: its own, cheaper generator --- */
+
+#define SATURATE_FIELDS 8
+
+static int parse_pids(const struct arg_list *list, pid_t *pids, struct err *err)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        char *end;
+        const long pid = strtol(list->items[i], &end, 10);
+
+        if (*end != '\0' || pid <= 0 || pid > INT32_MAX)
+            return err_set(err, -EINVAL, "--cpu-of %s: not a process id", list->items[i]);
+        pids[i] = (pid_t)pid;
+    }
+    return 0;
+}
+
+static struct h2_field named_field(const char *name, const char *value)
+{
+    return (struct h2_field){.name = name,
+                             .name_len = (uint32_t)strlen(name),
+                             .value = value,
+                             .value_len = (uint32_t)strlen(value)};
+}
+
+/* fields: room for SATURATE_FIELDS and the metadata. */
+static void saturate_fields(const struct options *o, const struct load_conf *c,
+                            struct h2_field *fields, char timeout[GRPC_TIMEOUT_SIZE], size_t *ret_n)
+{
+    size_t n = 0;
+
+    fields[n++] = named_field(":method", "POST");
+    fields[n++] = named_field(":scheme", "http");
+    fields[n++] = named_field(":path", c->payload->path);
+    fields[n++] = named_field(":authority", o->authority != NULL ? o->authority : c->to.text);
+    fields[n++] = named_field("te", "trailers");
+    fields[n++] = named_field("content-type", "application/grpc");
+    fields[n++] = named_field("user-agent", c->channel.user_agent);
+    if (c->deadline_us > 0) {
+        grpc_timeout_format(timeout, c->deadline_us);
+        fields[n++] = named_field("grpc-timeout", timeout);
+    }
+    for (size_t i = 0; i < c->n_metadata; i++)
+        fields[n++] = c->metadata[i];
+    *ret_n = n;
+}
+
+static int saturate(const struct options *o, const struct load_conf *c)
+{
+    struct h2_field *fields = xcalloc(SATURATE_FIELDS + c->n_metadata, sizeof(*fields));
+    pid_t *pids = xcalloc(o->cpu_of.n + 1, sizeof(*pids));
+    struct saturate_conf conf = {.to = c->to,
+                                 .fields = fields,
+                                 .has_request_ids = o->request_ids,
+                                 .n_connections = (uint32_t)o->connections,
+                                 .n_streams = (uint32_t)o->saturate,
+                                 .max_calls = c->max_calls,
+                                 .duration_us = c->duration_us,
+                                 .warm_up_us = o->calls > 0 ? 0 : o->warm_up_ms * US_PER_MS,
+                                 .pids = pids,
+                                 .n_pids = o->cpu_of.n,
+                                 .stop = &stop_asked};
+    struct saturate_result result;
+    char timeout[GRPC_TIMEOUT_SIZE];
+    struct buf message;
+    struct err err = {0};
+    int status = 1;
+
+    buf_init(&message, LOAD_MAX_MESSAGE_BYTES + GRPC_PREFIX_BYTES);
+    buf_reserve(&message, GRPC_PREFIX_BYTES);
+    message.len = GRPC_PREFIX_BYTES;
+    load_payload_build(c->payload, 0, 0, &message);
+    grpc_prefix_write(message.data, false, (uint32_t)(message.len - GRPC_PREFIX_BYTES));
+    conf.message = message.data;
+    conf.message_bytes = message.len;
+    saturate_fields(o, c, fields, timeout, &conf.n_fields);
+    if (c->channel.pool.conn.tls != NULL)
+        err_set(&err, -EINVAL, "--saturate: cleartext only");
+    else if (parse_pids(&o->cpu_of, pids, &err) == 0 && saturate_run(&conf, &result, &err) == 0) {
+        saturate_print(&result, &conf, o->json, stdout);
+        status = o->allow_fail || saturate_is_good(&result) ? 0 : 1;
+    }
+    if (err.code != 0)
+        fprintf(stderr, "penstock-load: %s\n", err.text);
+    buf_fini(&message);
+    free(fields);
+    free(pids);
+    return err.code == -EINVAL ? EXIT_USAGE : status;
+}
+
 static int run(struct options *o)
 {
     struct load_conf conf = {0};
@@ -290,7 +383,7 @@ static int run(struct options *o)
         conf.payload = &payload;
         conf.metadata = fields;
         conf.n_metadata = o->metadata.n;
-        status = generate(o, &conf);
+        status = o->saturate > 0 ? saturate(o, &conf) : generate(o, &conf);
     }
     if (status == EXIT_USAGE)
         fprintf(stderr, "penstock-load: %s\n", err.text);
@@ -314,7 +407,8 @@ int main(int argc, char **argv)
                         .drain_ms = 30000,
                         .connect_ms = 5000,
                         .max_in_flight = 10000,
-                        .seed = 1};
+                        .seed = 1,
+                        .warm_up_ms = 500};
     const struct arg table[] = {
         {ARG_GROUP, "What is sent", NULL, NULL, 0, 0, NULL},
         {ARG_STR, "to", "ADDR", &o.to, 0, 0, "127.0.0.1:8080, [::1]:80, unix:/path"},
@@ -372,6 +466,14 @@ int main(int argc, char **argv)
         {ARG_UINT, "connect-ms", "MS", &o.connect_ms, 0, 86400000,
          "wait at the start for the connections (5000)"},
         {ARG_UINT, "seed", "N", &o.seed, 0, 1e15, "of poisson arrivals (1)"},
+        {ARG_GROUP, "Saturate: the same call again and again, at about 1 us of our own time", NULL,
+         NULL, 0, 0, NULL},
+        {ARG_UINT, "saturate", "M", &o.saturate, 1, 10000,
+         "M calls in flight on each of --connections; one thread, cleartext"},
+        {ARG_UINT, "warm-up-ms", "MS", &o.warm_up_ms, 0, 60000,
+         "before what is counted; none with --calls (500)"},
+        {ARG_LIST, "cpu-of", "PID", &o.cpu_of, 0, 0,
+         "report CPU a call of this process too; may be repeated"},
         {ARG_GROUP, "Report", NULL, NULL, 0, 0, NULL},
         {ARG_FLAG, "json", NULL, &o.json, 0, 0, "one JSON object instead of text"},
         {ARG_FLAG, "allow-fail", NULL, &o.allow_fail, 0, 0, "exit 0 although calls failed"},
@@ -393,5 +495,6 @@ int main(int argc, char **argv)
         break;
     }
     free(o.metadata.items);
+    free(o.cpu_of.items);
     return r;
 }
