@@ -423,7 +423,9 @@ void inbound_on_data(struct call *c, struct slab *slab, const uint8_t *p, size_t
     struct passage g = {.slab = slab, .from = p, .end = p + len, .last = end};
 
     if (s->state >= STREAM_ENDED) {
-        h2_consume(c->down, len); /* of an upload that was told to stop */
+        h2_consume(c->down, len); /* of an upload that was told to stop, or is now */
+        if (s->reads_on && !end)
+            call_stop_upload(c);
         return;
     }
     s->worker->counters[COUNT_request_bytes] += len;

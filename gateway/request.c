@@ -134,8 +134,11 @@ enum request_fault request_read(struct request_head *ret_head, struct arena *are
     ret_head->fields = own;
     ret_head->n = kept;
 
-    if (method == NULL || method->value_len != 4 || memcmp(method->value, "POST", 4) != 0)
+    if (method == NULL || method->value_len != 4 || memcmp(method->value, "POST", 4) != 0) {
+        ret_head->is_head =
+            method != NULL && method->value_len == 4 && memcmp(method->value, "HEAD", 4) == 0;
         return REQUEST_NOT_POST;
+    }
     if (ret_head->content_type == NULL ||
         !grpc_content_type_is_ok(ret_head->content_type->value, ret_head->content_type->value_len))
         return REQUEST_NOT_GRPC;

@@ -39,6 +39,7 @@ struct request_head {
     const struct h2_field *content_length;
     enum request_encoding encoding;
     uint64_t timeout_us; /* of grpc-timeout; valid when timeout is set */
+    bool is_head;        /* with REQUEST_NOT_POST: the method is HEAD, so no body may come back */
 };
 
 /* Copy the fields of a request into arena, without the hop-by-hop ones, and read them. NULL in

@@ -50,27 +50,37 @@ void call_send_status(struct call *c, bool headers_sent, enum grpc_status status
     h2_send_headers(c->down, headers_sent ? H2_TRAILERS : H2_RESPONSE, fields, n, true);
 }
 
-static void call_send_http(struct call *c, const struct h2_field *fields, size_t n)
+/* An HTTP error for what isn't a gRPC call, with a line of text for whoever reads it; a HEAD has
+ * none (RFC 9110 section 9.3.2). */
+static void call_send_http(struct call *c, const struct request_head *head,
+                           const struct h2_field *fields, size_t n, const char *text)
 {
-    if (c->down != NULL)
-        h2_send_headers(c->down, H2_RESPONSE, fields, n, true);
+    if (c->down == NULL)
+        return;
+    h2_send_headers(c->down, H2_RESPONSE, fields, n, head->is_head);
+    if (!head->is_head)
+        h2_send_data(c->down, NULL, (const uint8_t *)text, strlen(text), true);
 }
 
 enum grpc_status call_refuse(struct call *c, enum request_fault fault,
                              const struct request_head *head)
 {
     static const struct h2_field not_post[] = {H2_FIELD_INIT(":status", "405"),
-                                               H2_FIELD_INIT("allow", "POST")};
+                                               H2_FIELD_INIT("allow", "POST"),
+                                               H2_FIELD_INIT("content-type", "text/plain")};
     static const struct h2_field not_grpc[] = {H2_FIELD_INIT(":status", "415"),
-                                               H2_FIELD_INIT("accept", "application/grpc")};
+                                               H2_FIELD_INIT("accept", "application/grpc"),
+                                               H2_FIELD_INIT("content-type", "text/plain")};
     char text[160];
 
     switch (fault) {
     case REQUEST_NOT_POST:
-        call_send_http(c, not_post, ARRAY_LEN(not_post));
+        call_send_http(c, head, not_post, ARRAY_LEN(not_post),
+                       "penstock: only gRPC is served here, and gRPC is POST\n");
         return GRPC_INTERNAL;
     case REQUEST_NOT_GRPC:
-        call_send_http(c, not_grpc, ARRAY_LEN(not_grpc));
+        call_send_http(c, head, not_grpc, ARRAY_LEN(not_grpc),
+                       "penstock: only gRPC is served here: content-type application/grpc\n");
         return GRPC_INTERNAL;
     case REQUEST_BAD_PATH:
         call_send_status(c, false, GRPC_UNIMPLEMENTED, ":path is not /package.Service/Method");

@@ -12,6 +12,7 @@
 #define ARENA_BYTES   (256u * 1024) /* header fields both ways and short request bytes */
 #define SPARE_STREAMS 256           /* kept for the next calls of this worker */
 #define MIB           ((size_t)1024 * 1024)
+#define READ_ON_US    US_PER_S /* for what an HTTP client still has to say when it is refused */
 #define HEAVY_BYTES   OUTQ_COPY_BELOW /* less is copied: it pins no slab of its own */
 
 #define TO(s) (1u << STREAM_##s)
@@ -129,7 +130,10 @@ void stream_end(struct stream *s, enum stream_end why, enum grpc_status status)
         return;
     if (why == END_RELAYED)
         worker_count(w, COUNT_early_answers);
-    call_stop_upload(&s->call);
+    if (s->reads_on)
+        timer_start(&w->loop, &s->deadline, stream_now(s) + READ_ON_US);
+    else
+        call_stop_upload(&s->call);
 }
 
 void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status, const char *fmt,
@@ -269,9 +273,14 @@ static void stream_on_deadline(struct timer *t)
 {
     struct stream *s = container_of(t, struct stream, deadline);
 
-    if (s->state == STREAM_ENDED) { /* answered, but the client does not take it */
-        if (s->call.down != NULL)
+    if (s->state == STREAM_ENDED) { /* answered, but the client does not end it or take it */
+        if (s->call.down != NULL && s->reads_on) {
+            s->reads_on = false;
+            timer_start(&s->worker->loop, &s->deadline, stream_now(s) + READ_ON_US);
+            call_stop_upload(&s->call);
+        } else if (s->call.down != NULL) {
             h2_reset(s->call.down, H2_CANCEL);
+        }
         return;
     }
 
@@ -357,6 +366,7 @@ void stream_start(struct session *session, struct h2_stream *down, const struct 
     if (fault != REQUEST_OK || s->head.fields == NULL) {
         const enum grpc_status status = call_refuse(&s->call, fault, &s->head);
 
+        s->reads_on = fault == REQUEST_NOT_POST || fault == REQUEST_NOT_GRPC;
         stream_end(s, s->head.fields == NULL ? END_OVER_MEMORY : END_BAD_REQUEST, status);
         return;
     }

@@ -92,6 +92,7 @@ struct stream {
     bool routed;
     bool opaque_message; /* this one is compressed: the walker does not see it */
     bool client_ended;   /* END_STREAM came, and every byte before it was taken */
+    bool reads_on;       /* refused before its client had ended: it may end on its own */
     const struct h2_field *request_trailers; /* NULL: none */
     size_t n_request_trailers;
     uint64_t request_bytes;                /* taken from the client */

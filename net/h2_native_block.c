@@ -40,8 +40,13 @@ static int judge_block(struct native *n, uint32_t id)
     case STREAM_END_BY_PEER:
         n->block = BLOCK_AFTER_RST;
         return 0;
-    default: /* we have reset it, or it is long gone */
+    case STREAM_END_BY_US: /* it crossed our reset */
         n->block = BLOCK_IGNORED;
+        return 0;
+    default: /* it has never been, or is long gone: RFC 9113 5.1.1 */
+        if (server && !(n->goaway_sent && id > n->our_last_id))
+            return native_fail(n, H2_PROTOCOL_ERROR, "HEADERS on a stream id below the last");
+        n->block = BLOCK_IGNORED; /* answers to requests that we have cancelled may come late */
         return 0;
     }
 }

@@ -19,10 +19,14 @@ int native_on_rst(struct native *n, const struct frame *f, const uint8_t *p)
     struct nstream *s = nstream_table_find(&n->table, f->id);
     bool answered;
 
-    if (s == NULL)
-        return native_is_idle(n, f->id)
-                   ? native_fail(n, H2_PROTOCOL_ERROR, "RST_STREAM on an idle stream")
-                   : native_pay_reset(n);
+    if (s == NULL && native_is_idle(n, f->id))
+        return native_fail(n, H2_PROTOCOL_ERROR, "RST_STREAM on an idle stream");
+    if (s == NULL) {
+        /* It may have crossed our reset; from here on nothing can have. */
+        if (nstream_grave(&n->graves, f->id) == STREAM_END_BY_US)
+            nstream_bury(&n->graves, f->id, STREAM_END_BY_PEER);
+        return native_pay_reset(n);
+    }
     answered = nstream_send_ended(s); /* a call that was served is no attack */
     native_end(n, s, frame_read_u32(p), true, STREAM_END_BY_PEER);
     return n->lost || answered ? 0 : native_pay_reset(n);
@@ -161,11 +165,11 @@ int native_on_window_update(struct native *n, const struct frame *f, const uint8
         s = nstream_table_find(&n->table, f->id);
         if (s == NULL && native_is_idle(n, f->id))
             return native_fail(n, H2_PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream");
-        if (s == NULL)
-            return native_pay_frame(n, COST_LIGHT); /* it crossed the end of the stream */
     }
-    if (by == 0)
+    if (by == 0) /* also on a stream that has just ended: the peer did not know */
         return native_fail(n, H2_PROTOCOL_ERROR, "WINDOW_UPDATE of zero");
+    if (f->id != 0 && s == NULL)
+        return native_pay_frame(n, COST_LIGHT); /* it crossed the end of the stream */
     if (s == NULL) {
         if (n->conn_send + by > FRAME_MAX_WINDOW)
             return native_fail(n, H2_FLOW_CONTROL_ERROR, "connection window over 2^31-1");

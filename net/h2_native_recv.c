@@ -141,8 +141,11 @@ static int begin_data(struct native *n)
     }
     if ((f->flags & FRAME_PADDED) != 0 && f->len == 0)
         return native_fail(n, H2_FRAME_SIZE_ERROR, "DATA too short for its padding");
-    if (s == NULL)
+    if (s == NULL) {
+        if ((f->flags & FRAME_PADDED) != 0)
+            n->in = IN_PAD_LEN; /* dropped, but not unread */
         return data_on_closed(n, f->id);
+    }
     if (nstream_recv_ended(s))
         return native_fail(n, H2_STREAM_CLOSED, "DATA after END_STREAM");
     if (n->base.role == H2_CLIENT && (s->flags & STREAM_RESPONDED) == 0) {
@@ -168,7 +171,7 @@ static int take_pad_len(struct native *n, uint8_t pad)
     if (pad > n->left)
         return native_fail(n, H2_PROTOCOL_ERROR, "DATA: padding over the payload");
     n->pad = pad;
-    if (s == NULL) { /* reset since its head came */
+    if (s == NULL) { /* closed before, or reset since its head came */
         n->in = IN_SKIP;
         return 0;
     }

@@ -5,7 +5,7 @@ import socket
 import frames
 import penstock
 import pytest
-from hyperframe.frame import GoAwayFrame, PingFrame, SettingsFrame
+from hyperframe.frame import GoAwayFrame, PingFrame, RstStreamFrame, SettingsFrame
 from tritonclient.grpc import service_pb2 as kserve
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
@@ -148,15 +148,28 @@ def test_a_hint_serves_where_the_message_cannot_be_read(client):
 
 
 def test_what_is_not_grpc_gets_http_statuses(client):
-    def status(fields):
-        s = client.open(INFER, fields=fields, end_stream=True)
-        client.wait(s)
-        return dict(s.headers)[":status"]
+    def answered(**other):
+        fields = [(k, other.get(k.strip(":").replace("-", "_"), v)) for k, v in client.fields(INFER)]
+        s = client.wait(client.open(INFER, fields=fields, end_stream=True))
+        return dict(s.headers)[":status"], bytes(s.body)
 
-    json_request = [(k, "application/json" if k == "content-type" else v) for k, v in client.fields(INFER)]
-    get_request = [(k, "GET" if k == ":method" else v) for k, v in client.fields(INFER)]
-    assert status(json_request) == "415"
-    assert status(get_request) == "405"
+    for other, status in ({"content_type": "application/json"}, "415"), ({"method": "GET"}, "405"):
+        got, text = answered(**other)
+        assert got == status and text.startswith(b"penstock: only gRPC")
+    assert answered(method="HEAD") == ("405", b"")  # no body may answer a HEAD
+
+
+def test_a_refused_http_upload_is_told_to_stop_when_it_goes_on(client):
+    def begin():
+        s = client.open(INFER, fields=[(k, "text/html" if k == "content-type" else v) for k, v in client.fields(INFER)])
+        client.wait(s)
+        assert s.reset is None and dict(s.headers)[":status"] == "415"  # it may end on its own
+        return s
+
+    uploads, waits = begin(), begin()
+    client.send(uploads, bytes(1000))
+    assert client.wait_frame(RstStreamFrame).stream_id == uploads.id and uploads.reset == frames.NO_ERROR
+    assert client.wait_frame(RstStreamFrame).stream_id == waits.id and waits.reset == frames.NO_ERROR  # a second later
 
 
 @pytest.mark.parametrize("timeout", ["123456789m", "12", "m", "-1S", "1.5S", "1x", ""])

@@ -20,6 +20,12 @@ struct difference {
 static const struct difference differences[] = {
     {"native", "on a closed stream", false,
      "RFC 9113 5.1: STREAM_CLOSED. nghttp2 forgets closed streams (no_closed_streams) and ignores"},
+    {"native", "on a stream id below the last", false,
+     "RFC 9113 5.1.1: PROTOCOL_ERROR. nghttp2 takes it for a stream that has been"},
+    {"native", "WINDOW_UPDATE of zero", false,
+     "RFC 9113 6.9: nghttp2 lets it pass on a stream that has ended"},
+    {"native", "padding over the payload", false,
+     "RFC 9113 6.1: nghttp2 skips the padding with the frame when the stream has ended"},
     {"native", "ENHANCE_YOUR_CALM", false,
      "our budgets are tighter and count frames nghttp2 does not"},
     {"native", "SETTINGS_", false,
