@@ -107,8 +107,8 @@ size_t hpack_repr_read(struct hpack_repr *r, const uint8_t *p, const uint8_t *en
 
 #define HPACK_STATIC_ENTRIES 61u
 
-/* A size update may evict entries without an insertion: a jump of the count that no index can
- * bridge makes memo entries that name dynamic ones wrong. */
+/* A size update evicts without an insertion: a jump of the count that no index can bridge voids
+ * what a decoder's memo says of dynamic entries. */
 #define HPACK_FORGET (UINT64_C(1) << 32)
 
 /* memcmp(a, b, len) == 0 for short strings: no call, eight bytes at a time. */

@@ -51,7 +51,6 @@ void hpack_out_set_table(struct hpack_out *out, uint32_t max_bytes)
 {
     check(nghttp2_hd_deflate_change_table_size(out->deflater, max_bytes) == 0);
     out->size_changed = true;
-    out->n_inserted += HPACK_FORGET;
     count_dynamic(out);
 }
 

@@ -36,6 +36,10 @@ static void make_set(struct set *s, struct rng *rng)
 {
     static const char *const paths[] = {"/a.B/One", "/a.B/Two", "/inference.X/ModelInfer"};
 
+    static char blobs[6][901];
+
+    for (size_t i = 0; i < ARRAY_LEN(blobs); i++)
+        memset(blobs[i], 'a' + (int)i, sizeof(blobs[i]) - 1);
     s->n = 0;
     snprintf(s->timeout, sizeof(s->timeout), "%uu", (unsigned)rng_below(rng, 100000));
     snprintf(s->id, sizeof(s->id), "%016llx", (unsigned long long)rng_next(rng));
@@ -51,6 +55,8 @@ static void make_set(struct set *s, struct rng *rng)
     if (rng_below(rng, 4) == 0)
         add(s, "x-request-id", s->id, H2_FIELD_NO_INDEX);
     add(s, "te", "trailers", 0);
+    if (rng_below(rng, 10) == 0) /* five of these fill a table: entries that memos name go */
+        add(s, "x-blob", blobs[rng_below(rng, ARRAY_LEN(blobs))], 0);
 }
 
 static void assert_fields(const struct set *s, const struct h2_field *f, size_t n)
@@ -142,7 +148,7 @@ static void coming_blocks_are_what_the_plain_coder_says(void **state)
     assert_int_equal(nghttp2_hd_deflate_new(&def, 4096), 0);
     rng_init(&rng, 1);
     for (int i = 0; i < BLOCKS; i++) {
-        uint8_t buf[4096];
+        uint8_t buf[8192];
         size_t len;
 
         if (rng_below(&rng, 100) == 0) /* evicts without an insertion */
@@ -206,6 +212,82 @@ static void leaving_blocks_decode_to_the_fields(void **state)
     slab_pool_fini(&pool);
 }
 
+static enum hpack_result decode(struct hpack_in *in, struct slab_pool *pool, const uint8_t *p,
+                                size_t len)
+{
+    struct h2_limits limits;
+    struct hpack_list list;
+    enum hpack_result r;
+
+    h2_limits_default(&limits);
+    r = hpack_in_block(in, pool, &limits, MESSAGE_TRAILERS, p, len, &list);
+    hpack_in_done(&list);
+    return r;
+}
+
+#define DECODE(in, pool, bytes) decode(in, pool, (const uint8_t *)(bytes), sizeof(bytes) - 1)
+
+/* RFC 7541 2.3.3: an index past the table is an error, also of an entry that a memo remembers. */
+static void evicted_entries_are_not_remembered(void **state)
+{
+    struct slab_pool pool;
+    struct hpack_in in;
+
+    (void)state;
+    slab_pool_init(&pool);
+    for (int how = 0; how < 2; how++) {
+        hpack_in_init(&in);
+        assert_int_equal(DECODE(&in, &pool, "\x40\x01x\x01y"), HPACK_OK);
+        assert_int_equal(DECODE(&in, &pool, "\xbe"), HPACK_OK); /* into the memo */
+        assert_int_equal(DECODE(&in, &pool, "\xbe"), HPACK_OK);
+        if (how == 0) { /* a table of 0 bytes for a moment */
+            assert_int_equal(DECODE(&in, &pool, "\x20\x3f\xe1\x1f\x82"), HPACK_OK);
+            assert_int_equal(DECODE(&in, &pool, "\xbe"), HPACK_BROKEN);
+        } else { /* five entries of 900 bytes push it out, to where its index would be 67 */
+            uint8_t big[906] = "\x40\x01x\x7f\x85\x06"; /* 127 + 5 + 6 * 128 */
+
+            memset(big + 6, 'v', 900);
+            for (int i = 0; i < 5; i++)
+                assert_int_equal(decode(&in, &pool, big, sizeof(big)), HPACK_OK);
+            assert_int_equal(DECODE(&in, &pool, "\xc3"), HPACK_BROKEN);
+        }
+        hpack_in_fini(&in);
+    }
+    slab_pool_fini(&pool);
+}
+
+/* An entry moves back by one with each insertion, until it is pushed out and comes anew. */
+static void block_outlives_its_entry(void **state)
+{
+    static struct hpack_seen seen;
+    struct hpack_out out;
+    nghttp2_hd_inflater *inf;
+
+    (void)state;
+    hpack_out_init(&out, &seen);
+    assert_int_equal(nghttp2_hd_inflate_new(&inf), 0);
+    for (int i = 0; i < 400; i++) {
+        uint8_t small[512], *heap;
+        struct hpack_block *b;
+        const uint8_t *p;
+        struct set s;
+        size_t len;
+
+        s.n = 0;
+        snprintf(s.id, sizeof(s.id), "%030d", i / 4); /* 68 bytes an entry: 60 fill the table */
+        if (i % 2 == 0)
+            add(&s, "user-agent", "x", 0);
+        else
+            add(&s, "x-id", s.id, 0);
+        b = hpack_out_hold(&out, s.fields, s.n);
+        p = hpack_out_encode(&out, b, small, sizeof(small), &len, &heap);
+        oracle_decodes(inf, &s, p, len);
+        hpack_block_unref(b);
+    }
+    nghttp2_hd_inflate_del(inf);
+    hpack_out_fini(&out);
+}
+
 /* A value that never comes twice must push nothing out of the peer's table. */
 static void unique_values_enter_no_table(void **state)
 {
@@ -240,6 +322,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(coming_blocks_are_what_the_plain_coder_says),
         cmocka_unit_test(leaving_blocks_decode_to_the_fields),
+        cmocka_unit_test(evicted_entries_are_not_remembered),
+        cmocka_unit_test(block_outlives_its_entry),
         cmocka_unit_test(unique_values_enter_no_table),
     };
 
