@@ -45,6 +45,12 @@ static const struct rule {
                       .out = MEMBER_EJECTED,
                       .first_us = 500 * US_PER_MS,
                       .max_us = 10 * US_PER_S},
+    [OUTCOME_RESET] = {.is_failure = true,
+                       .whole_endpoint = true,
+                       .in_row = FAILURES_IN_ROW,
+                       .out = MEMBER_EJECTED,
+                       .first_us = 500 * US_PER_MS,
+                       .max_us = 10 * US_PER_S},
     [OUTCOME_UNAVAILABLE] = {.is_failure = true,
                              .in_row = FAILURES_IN_ROW,
                              .out = MEMBER_EJECTED,
@@ -141,7 +147,7 @@ static void judge(struct member *m, enum outcome how, uint64_t now_us)
     }
     if (rule->in_row == 0)
         return;
-    if (how == OUTCOME_LOST && m->failures_in_row > 0 &&
+    if ((how == OUTCOME_LOST || how == OUTCOME_RESET) && m->failures_in_row > 0 &&
         now_us - m->last_failure_us < SAME_EVENT_US)
         return;
     m->failures_in_row++;

@@ -10,6 +10,7 @@ static const char *const names[OUTCOME_N] = {
     [OUTCOME_SERVER_ERROR] = "server_error",
     [OUTCOME_CONNECT_FAILED] = "connect_failed",
     [OUTCOME_LOST] = "lost",
+    [OUTCOME_RESET] = "reset",
     [OUTCOME_REFUSED] = "refused",
     [OUTCOME_UNAVAILABLE] = "unavailable",
     [OUTCOME_FULL] = "full",

@@ -15,7 +15,8 @@ enum outcome {
     OUTCOME_OK = 0,         /* it answered; its caller's own mistakes (INVALID_ARGUMENT) too */
     OUTCOME_SERVER_ERROR,   /* INTERNAL, UNKNOWN, RESOURCE_EXHAUSTED ...: may be one bad client */
     OUTCOME_CONNECT_FAILED, /* no connection: the call never left */
-    OUTCOME_LOST,           /* the connection died, or the stream was reset, under the call */
+    OUTCOME_LOST,           /* the connection died under the call */
+    OUTCOME_RESET,          /* the replica reset the call's stream: it may have run */
     OUTCOME_REFUSED,        /* REFUSED_STREAM or above a GOAWAY: never processed, nobody's fault */
     OUTCOME_UNAVAILABLE,    /* grpc-status 14 without a reason that we know */
     OUTCOME_FULL,           /* its own queue is full: healthy, and retries make it worse */

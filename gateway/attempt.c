@@ -365,6 +365,7 @@ static enum counter counter_of_retry(enum outcome how)
 {
     switch (how) {
     case OUTCOME_LOST:
+    case OUTCOME_RESET:
         return COUNT_retries_lost;
     case OUTCOME_UNKNOWN_MODEL:
         return COUNT_retries_unknown_model;

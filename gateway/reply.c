@@ -350,7 +350,7 @@ static void upstream_on_close(void *user, struct h2_stream *up, uint32_t code, b
         return;
     default:
         snprintf(why, sizeof(why), "reset the call with %s", h2_code_name(code));
-        attempt_failed(s, OUTCOME_LOST, grpc_status_of_h2(code), why);
+        attempt_failed(s, OUTCOME_RESET, grpc_status_of_h2(code), why);
         return;
     }
 }

@@ -28,6 +28,7 @@ bool outcome_is_never_processed(enum outcome how)
     case OUTCOME_OK:
     case OUTCOME_SERVER_ERROR:
     case OUTCOME_LOST:
+    case OUTCOME_RESET:
     case OUTCOME_UNAVAILABLE:
     case OUTCOME_FULL:
     case OUTCOME_CANCELLED:
@@ -41,7 +42,7 @@ bool outcome_is_never_processed(enum outcome how)
  * worse, and the client's own policy decides. */
 static bool outcome_may_have_run(enum outcome how)
 {
-    return how == OUTCOME_LOST || how == OUTCOME_UNAVAILABLE;
+    return how == OUTCOME_LOST || how == OUTCOME_RESET || how == OUTCOME_UNAVAILABLE;
 }
 
 enum retry retry_decide(const struct retry_view *v, enum outcome how, struct retry_budget *b)
@@ -60,6 +61,8 @@ enum retry retry_decide(const struct retry_view *v, enum outcome how, struct ret
         return v->free < RETRY_FREE_MAX ? RETRY_FREE : RETRY_NO_ATTEMPTS;
     if (v->counted >= v->counted_max)
         return RETRY_NO_ATTEMPTS;
+    if (how == OUTCOME_LOST)
+        return RETRY_COUNTED;
     if (b->milli_tokens < TOKEN)
         return RETRY_NO_BUDGET;
     b->milli_tokens -= TOKEN;

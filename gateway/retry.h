@@ -12,7 +12,10 @@
  *    not for ever;
  *  - a call that was answered UNAVAILABLE with no data, or whose replica or connection died under
  *    it, may have been executed: only when the model says limits.idempotent, counted against
- *    limits.attempts and the budget, unless the answer has grpc-retry-pushback-ms;
+ *    limits.attempts, unless the answer has grpc-retry-pushback-ms;
+ *  - an answer or a reset counts against the model's budget too, since a replica that refuses all
+ *    would be given every call twice. A connection that dies does not: it costs one try for each
+ *    call that was on it, and that replica takes no more;
  *  - a replica whose own queue is full is healthy and busy: not tried elsewhere.
  */
 #ifndef GATEWAY_RETRY_H
@@ -52,7 +55,7 @@ struct retry_view {
     uint32_t free;        /* tries so far that do not count */
 };
 
-/* RETRY_COUNTED takes its token. */
+/* RETRY_COUNTED takes its token, where the budget has a say. */
 enum retry retry_decide(const struct retry_view *v, enum outcome how, struct retry_budget *b);
 
 /* Did the replica certainly not begin the call? */

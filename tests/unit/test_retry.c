@@ -43,12 +43,14 @@ static void what_may_have_run_is_sent_again_only_when_idempotent(void **state)
 
     (void)state;
     assert_int_equal(decide(&v, OUTCOME_LOST), RETRY_COUNTED);
+    assert_int_equal(decide(&v, OUTCOME_RESET), RETRY_COUNTED);
     assert_int_equal(decide(&v, OUTCOME_UNAVAILABLE), RETRY_COUNTED);
     v.counted = v.counted_max;
     assert_int_equal(decide(&v, OUTCOME_UNAVAILABLE), RETRY_NO_ATTEMPTS);
     v = open_view();
     v.idempotent = false;
     assert_int_equal(decide(&v, OUTCOME_LOST), RETRY_NO);
+    assert_int_equal(decide(&v, OUTCOME_RESET), RETRY_NO);
     assert_int_equal(decide(&v, OUTCOME_UNAVAILABLE), RETRY_NO);
 }
 
@@ -125,6 +127,24 @@ static void the_budget_ends_a_storm_and_good_calls_fill_it_again(void **state)
     assert_int_equal(retry_decide(&v, OUTCOME_UNAVAILABLE, &b), RETRY_COUNTED);
 }
 
+/* A replica under full load dies: all its calls are lost in one moment, and all go elsewhere. */
+static void a_dead_connection_s_calls_need_no_budget(void **state)
+{
+    struct retry_view v = open_view();
+    struct retry_budget b;
+
+    (void)state;
+    retry_budget_init(&b);
+    for (int i = 0; i < 5000; i++)
+        assert_int_equal(retry_decide(&v, OUTCOME_LOST, &b), RETRY_COUNTED);
+    for (int i = 0; i < 100; i++) /* they took nothing from it */
+        assert_int_equal(retry_decide(&v, OUTCOME_RESET, &b), RETRY_COUNTED);
+    assert_int_equal(retry_decide(&v, OUTCOME_RESET, &b), RETRY_NO_BUDGET);
+    assert_int_equal(retry_decide(&v, OUTCOME_LOST, &b), RETRY_COUNTED);
+    v.counted = v.counted_max;
+    assert_int_equal(retry_decide(&v, OUTCOME_LOST, &b), RETRY_NO_ATTEMPTS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +155,7 @@ int main(void)
         cmocka_unit_test(nothing_is_repeated_once_the_client_has_seen_something),
         cmocka_unit_test(a_request_that_was_not_kept_can_t_be_repeated),
         cmocka_unit_test(a_server_that_pushes_back_is_obeyed),
+        cmocka_unit_test(a_dead_connection_s_calls_need_no_budget),
         cmocka_unit_test(the_budget_ends_a_storm_and_good_calls_fill_it_again),
     };
 
