@@ -18,6 +18,9 @@
 #define HIGH_WATER                                                                                 \
     (256u * 1024) /* of output: stays in the cache, bounds what a slow peer holds                  \
                    */
+#define READ_STOP                                                                                  \
+    (3 *                                                                                           \
+     HIGH_WATER) /* payload ends at the high water: beyond it are answers to a flood of frames */
 #define MAX_IOV          64
 #define FLUSH_ROUNDS     4                   /* x HIGH_WATER per turn, then the others' turn */
 #define DRAIN_PING       0x70656e73746f636bu /* "penstock" */
@@ -341,10 +344,8 @@ static void conn_write(struct conn *c)
 }
 
 /* Everything this turn produced leaves here, in one write when the socket has room. */
-static void conn_flush(struct dirty *d)
+static void conn_send(struct conn *c)
 {
-    struct conn *c = container_of(d, struct conn, dirty);
-
     for (int round = 0; c->state != CONN_CLOSING; round++) {
         bool nothing;
 
@@ -368,6 +369,26 @@ static void conn_flush(struct dirty *d)
     ev_io_stop(c->loop->ev, &c->writable);
     if (h2_is_done(c->h2))
         conn_fail(c, "%s", h2_why_done(c->h2)[0] != '\0' ? h2_why_done(c->h2) : "drained");
+}
+
+/* A peer that sends what must be answered, and takes no answers, is not heard until it does: else
+ * they would pile up here as fast as it can send. */
+static void conn_pace(struct conn *c)
+{
+    if (c->state == CONN_CONNECTING || c->state == CONN_CLOSING)
+        return;
+    if (conn_out_bytes(c) >= READ_STOP)
+        ev_io_stop(c->loop->ev, &c->readable);
+    else
+        ev_io_start(c->loop->ev, &c->readable);
+}
+
+static void conn_flush(struct dirty *d)
+{
+    struct conn *c = container_of(d, struct conn, dirty);
+
+    conn_send(c);
+    conn_pace(c);
 }
 
 /* ---- reading ---- */
