@@ -551,6 +551,7 @@ static int local_stop(struct driver *driver, const char *id, uint64_t grace_us)
     if (u == NULL)
         return -ENOENT;
     kill(-u->pid, grace_us > 0 ? SIGTERM : SIGKILL);
+    kill(-u->pid, SIGCONT); /* one that somebody stopped would not hear it */
     if (grace_us > 0)
         timer_start(d->loop, &u->kill, d->loop->now_us + grace_us);
     return 0;

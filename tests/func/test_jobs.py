@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import signal
 
 import pytest
 
@@ -229,3 +230,12 @@ def test_output_that_is_no_text_is_shown_to_its_end(jobs):
     jobs.submit("bytes", shell(r"printf 'a\000b\377\nend\n'"))
     jobs.wait("bytes", "succeeded")
     assert jobs.log("bytes", "worker-0") == "a\ufffdb\ufffd\nend\n"
+
+
+def test_a_task_that_somebody_stopped_still_hears_the_end(jobs):
+    jobs.submit("still", shell("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
+    penstock.wait_for(lambda: jobs.log("still", "worker-0") == "up\n")
+    os.kill(jobs.show("still")["tasks"][0]["pid"], signal.SIGSTOP)
+    assert jobs.verb("cancel", "still").returncode == 0
+    jobs.wait("still", "cancelled", 5)  # SIGKILL would come after 10 s
+    assert jobs.log("still", "worker-0") == "up\nbye\n"
