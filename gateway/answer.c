@@ -20,6 +20,7 @@ struct answer {
     struct grpc_reader reader;
     struct buf message;
     struct local_call *local;
+    size_t booked_bytes; /* in worker.call_bytes */
     bool client_ended;
     bool headers_sent;
     bool ended;
@@ -147,6 +148,7 @@ static void answer_reap(struct dead *d)
 {
     struct answer *a = container_of(d, struct answer, dead);
 
+    worker_unbook_call(a->worker, &a->booked_bytes);
     arena_fini(&a->arena);
     buf_fini(&a->message);
     free(a);
@@ -201,6 +203,7 @@ void answer_start(struct session *session, struct h2_stream *down,
 
     const enum request_fault fault = request_read(&head, &a->arena, fields, n);
 
+    worker_book_call(w, &a->booked_bytes, a->arena.used_bytes);
     if (fault != REQUEST_OK || head.fields == NULL) {
         a->ended = true;
         call_refuse(&a->call, fault, &head);

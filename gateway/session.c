@@ -120,7 +120,7 @@ static void session_new_call(struct session *s, struct h2_stream *down,
     const struct local_method *method = NULL;
 
     stream_relieve(w);
-    if (w->loop.slabs.pinned_bytes > w->memory_bytes) {
+    if (worker_is_over_memory(w, w->memory_bytes)) {
         worker_count(w, COUNT_streams_started);
         worker_count(w, COUNT_ended_over_memory);
         h2_reset(down, H2_REFUSED_STREAM); /* safe to repeat: nothing was begun */

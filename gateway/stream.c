@@ -157,7 +157,8 @@ void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status,
 /* What a call holds is bounded by two windows, but not what all of them hold: windows are given
  * before anybody knows whether both sides read. So the worker's budget is kept by ending calls, and
  * first those at a replica whose bytes have been lying here longest, since one side does not take
- * them. Calls that wait for a replica are spared: there, the newcomer is refused. */
+ * them, and those that for longest have not said where they want to go. Calls that wait for a
+ * replica are spared: there, the newcomer is refused. */
 
 static size_t stream_held_bytes(const struct stream *s)
 {
@@ -172,13 +173,14 @@ static void stream_evict(struct stream *s)
     uint32_t suppressed;
 
     list_remove(&s->heavy_node);
+    worker_unbook_call(s->worker, &s->booked_bytes); /* it will be gone in this turn, or soon */
     if (log_limit_pass(&s->worker->memory_log, stream_now(s), &suppressed))
         log_warn("over_memory",
                  "worker=%u model=%s version=%s bytes=%zu suppressed=%u msg=\"memory_mib is used "
                  "up: the calls whose bytes wait longest are ended\"",
                  s->worker->index, stream_model(s), s->lane == NULL ? "" : s->lane->version, bytes,
                  suppressed);
-    if (s->state < STREAM_REPLYING) {
+    if (s->state == STREAM_SENT) {
         stream_fail(
             s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED,
             "the calls of this worker hold more than memory_mib = %zu MiB, and %zu bytes of "
@@ -196,14 +198,18 @@ void stream_relieve(struct worker *w)
 {
     struct stream *s;
 
-    while (w->loop.slabs.pinned_bytes > w->memory_bytes &&
+    while (worker_is_over_memory(w, w->memory_bytes) &&
            (s = list_first(&w->heavy, struct stream, heavy_node)) != NULL)
         stream_evict(s);
 }
 
 void stream_weigh(struct stream *s)
 {
-    if (s->state < STREAM_SENT || stream_held_bytes(s) <= HEAVY_BYTES)
+    const bool idle = s->state == STREAM_HEADERS && !s->routed;
+
+    if (s->booked_bytes > 0)
+        worker_book_call(s->worker, &s->booked_bytes, s->arena.used_bytes);
+    if (!idle && (s->state < STREAM_SENT || stream_held_bytes(s) <= HEAVY_BYTES))
         list_remove(&s->heavy_node);
     else if (!list_is_linked(&s->heavy_node))
         list_push_back(&s->worker->heavy, &s->heavy_node);
@@ -217,7 +223,7 @@ bool stream_check_memory(struct stream *s)
     stream_relieve(s->worker);
     if (s->state >= STREAM_ENDED)
         return false;
-    if (w->loop.slabs.pinned_bytes <= budget)
+    if (!worker_is_over_memory(w, budget))
         return true;
     stream_fail(s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED,
                 "the calls of this worker hold more than memory_mib = %zu MiB",
@@ -241,6 +247,7 @@ static void stream_reap(struct dead *d)
     struct stream *s = container_of(d, struct stream, dead);
     struct worker *w = s->worker;
 
+    worker_unbook_call(w, &s->booked_bytes);
     body_fini(&s->body);
     s->peek = peek_free(s->peek);
     if (w->n_spare_streams >= SPARE_STREAMS) {
@@ -363,6 +370,7 @@ void stream_start(struct session *session, struct h2_stream *down, const struct 
 
     const enum request_fault fault = request_read(&s->head, &s->arena, fields, n);
 
+    worker_book_call(w, &s->booked_bytes, s->arena.used_bytes);
     if (fault != REQUEST_OK || s->head.fields == NULL) {
         const enum grpc_status status = call_refuse(&s->call, fault, &s->head);
 
@@ -388,6 +396,8 @@ void stream_start(struct session *session, struct h2_stream *down, const struct 
         walker_init(&s->walker, s->path.walker, 0);
         if (end)
             inbound_half_close(s);
+        else
+            stream_weigh(s);
         return;
     }
 }

@@ -123,6 +123,7 @@ struct stream {
     size_t n_held;
     struct list held_node;  /* worker.held */
     struct list heavy_node; /* worker.heavy */
+    size_t booked_bytes;    /* in worker.call_bytes */
     uint64_t held_until_us;
 };
 #define STREAM_MAGIC 0x6d727473u

@@ -428,6 +428,7 @@ void worker_fini(struct worker *w)
     w->balancer = balancer_free(w->balancer);
     w->local = local_free(w->local);
     loop_fini(&w->loop); /* reaps streams and pools */
+    check(w->call_bytes == 0);
     while ((node = list_pop_front(&w->spare_streams)) != NULL)
         stream_spare_free(list_entry(node, struct stream, spare_node));
     list_each (&w->lanes, it)

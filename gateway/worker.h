@@ -21,6 +21,9 @@
 struct local;
 struct listener;
 
+#define CALL_BYTES 6144u /* of a call without fields: its structs here and in the engine, a chunk  \
+                          */
+
 /* Addresses of replicas by their text, resolved on the control thread. Immutable. */
 struct address_book {
     struct map by_text; /* struct net_addr * */
@@ -47,7 +50,8 @@ struct worker {
     size_t n_listeners;
     struct list sessions; /* struct session.node */
     uint32_t max_sessions;
-    size_t memory_bytes; /* budget for slabs in use; past it new calls are refused */
+    size_t memory_bytes; /* budget; past it calls end and new ones are refused */
+    size_t call_bytes;   /* of calls themselves: their fields and short messages */
 
     struct h2_field *scratch; /* header fields of one request or response while it is sent */
     size_t scratch_cap;
@@ -98,6 +102,21 @@ void worker_post_stop(struct worker *w);
 static inline void worker_count(struct worker *w, enum counter c)
 {
     w->counters[c]++;
+}
+static inline bool worker_is_over_memory(const struct worker *w, size_t budget_bytes)
+{
+    return w->loop.slabs.pinned_bytes + w->call_bytes > budget_bytes;
+}
+/* A call's own memory is now arena_bytes and what every call has. booked: what it was, kept. */
+static inline void worker_book_call(struct worker *w, size_t *booked, size_t arena_bytes)
+{
+    w->call_bytes += arena_bytes + CALL_BYTES - *booked;
+    *booked = arena_bytes + CALL_BYTES;
+}
+static inline void worker_unbook_call(struct worker *w, size_t *booked)
+{
+    w->call_bytes -= *booked;
+    *booked = 0;
 }
 /* A session has ended: a drain may be over. */
 void worker_session_ended(struct worker *w);

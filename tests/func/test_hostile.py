@@ -7,7 +7,7 @@ import time
 import frames
 import penstock
 import pytest
-from hyperframe.frame import GoAwayFrame, SettingsFrame
+from hyperframe.frame import GoAwayFrame, PingFrame, SettingsFrame
 
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 ECHO = "/test.Echo/Unary"
@@ -77,6 +77,42 @@ def test_answers_that_nobody_reads_are_ended_when_the_memory_is_used_up(programs
     ended = [s for s in calls[:CALLS // 2] if client.wait(s).ended]
     assert {s.reset for s in ended} == {frames.ENHANCE_YOUR_CALM}  # gRPC: RESOURCE_EXHAUSTED
     assert_bounded(gateway, before, client)
+
+
+def test_calls_that_only_begin_can_not_fill_the_memory(programs, scripted, tmp_path):
+    """Their header fields count, too, and a call that says where it goes finds room."""
+    models = {"one": {"protocol": "kserve", "endpoints": [scripted(frames.Replica()).address], "versions": {"1": {}}}}
+    gateway = penstock.gateway(programs, tmp_path, models, memory_mib=BUDGET_MIB)
+    client = ready_client(gateway.grpc)
+    calls = [client.open(INFER, ("x-pad", "p" * 12_000)) for _ in range(990)]
+    penstock.wait_for(lambda: gateway.counter("penstock_ended_over_memory_total") > 0, what="a call ended for its memory")
+    client.wait(*calls[:20])
+    assert {c.reset for c in calls[:20]} == {frames.ENHANCE_YOUR_CALM}
+    assert not calls[-1].ended
+    other = ready_client(gateway.grpc)
+    assert other.wait(other.request(INFER, b"\x0a\x03one")).status == 0
+    client.close()
+    other.close()
+    penstock.wait_for(lambda: gateway.counter("penstock_streams_open") == 0)
+
+
+@pytest.mark.parametrize("what", ["refused calls", "pings"])
+def test_who_floods_and_reads_no_answer_is_not_read_either(programs, scripted, what):
+    gateway = penstock.relay(programs, [scripted(frames.Replica()).address])
+    client = frames.Client(gateway.grpc)
+    client.conn.answer_settings = False  # so that the limit of streams is not in force: each is refused by a frame
+    client.conn.send(*(client.conn.headers_frame(i, client.fields(ECHO)) for i in range(1, 2101, 2)))
+    fields = client.conn.headers_frame(1, client.fields(ECHO)).serialize()[9:]
+    client.conn.sock.settimeout(3)
+    with pytest.raises(OSError):  # the socket takes no more; or, for pings, the connection ended
+        for start in range(2101, 2101 + 2 * 4_000_000, 20_000):
+            if what == "pings":
+                client.conn.send(PingFrame(0, b"12345678").serialize() * 10_000)
+            else:
+                client.conn.send(b"".join(len(fields).to_bytes(3, "big") + b"\1\4" + i.to_bytes(4, "big") + fields
+                                          for i in range(start, start + 20_000, 2)))
+    assert penstock.call(gateway.grpc, ECHO, b"x").code == "OK"
+    client.close()
 
 
 # ---- the route ----
