@@ -36,6 +36,7 @@ static void listener_accept(struct listener *l)
         if (accept_error_is_of_peer(errno))
             continue;
         log_warn("accept_failed", "worker=%u errno=%d", l->worker->index, errno);
+        session_make_room(l->worker);
         ev_io_stop(l->worker->loop.ev, &l->io);
         timer_start(&l->worker->loop, &l->pause, l->worker->loop.now_us + PAUSE_US);
         return;

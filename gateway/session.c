@@ -13,6 +13,7 @@
 #include "gateway/stream.h"
 #include "gateway/worker.h"
 
+#define EVICT_LOOKS   64   /* sessions that are looked at for one to give up, in turn */
 #define MESSAGE_BYTES 1024 /* of a grpc-message that we make, encoded */
 
 void call_attach(struct call *c, const struct call_ops *ops, struct session *session,
@@ -204,11 +205,28 @@ static const struct conn_ops session_ops = {
     .on_closed = session_on_closed,
 };
 
+bool session_make_room(struct worker *w)
+{
+    for (unsigned i = 0; i < EVICT_LOOKS && !list_is_empty(&w->sessions); i++) {
+        struct session *s = list_first(&w->sessions, struct session, node);
+
+        list_remove(&s->node);
+        list_push_back(&w->sessions, &s->node);
+        if (s->closing || h2_n_streams(conn_h2(s->conn)) > 0)
+            continue;
+        worker_count(w, COUNT_sessions_evicted);
+        session_close(s, "without a call, and others want in");
+        return true;
+    }
+    return false;
+}
+
 void session_accept(struct worker *w, int fd, const struct conn_conf *conf)
 {
     struct session *s;
 
-    if (w->draining || w->counters[COUNT_sessions_open] >= w->max_sessions) {
+    if (w->draining ||
+        (w->counters[COUNT_sessions_open] >= w->max_sessions && !session_make_room(w))) {
         worker_count(w, COUNT_sessions_refused);
         close(fd);
         return;

@@ -192,6 +192,30 @@ def test_without_descriptors_it_waits_and_then_goes_on(programs, scripted):
     assert penstock.call(gateway.grpc, ECHO, b"x").code == "OK"
 
 
+def test_connections_without_a_call_make_room_for_others(programs, scripted, tmp_path):
+    class Slow(frames.Replica):
+        on_request = staticmethod(lambda stream: None)
+
+    replica = scripted(Slow())
+    gateway = penstock.gateway(programs, tmp_path, plain(replica), max_connections=4)
+    busy = ready_client(gateway.grpc)
+    call = busy.request(ECHO, b"x")
+    penstock.wait_for(lambda: replica.requests)
+    idle = ready_client(gateway.grpc)
+    others = [frames.Client(gateway.grpc) for _ in range(10)]
+    assert idle.wait_closed().error_code == frames.NO_ERROR
+    more = [ready_client(gateway.grpc) for _ in range(3)]
+    for c in more:
+        c.request(ECHO, b"x")
+    penstock.wait_for(lambda: len(replica.requests) == 4)
+    penstock.wait_for(lambda: tcp(gateway.grpc).recv(100) == b"")  # each has a call now
+    assert gateway.counter("penstock_sessions_refused_total") >= 1
+    replica.requests[0].respond(b"late")
+    assert busy.wait(call).messages == [b"late"]
+    for c in others:
+        c.close()
+
+
 def test_a_port_that_is_taken_is_refused(programs, scripted):
     """SO_REUSEPORT, which the workers share it by, would let a second process take half of the connections."""
     replica = scripted(frames.Replica())
