@@ -209,7 +209,7 @@ def test_connections_without_a_call_make_room_for_others(programs, scripted, tmp
         c.request(ECHO, b"x")
     penstock.wait_for(lambda: len(replica.requests) == 4)
     penstock.wait_for(lambda: tcp(gateway.grpc).recv(100) == b"")  # each has a call now
-    assert gateway.counter("penstock_sessions_refused_total") >= 1
+    penstock.wait_for(lambda: gateway.counter("penstock_sessions_refused_total") >= 1)
     replica.requests[0].respond(b"late")
     assert busy.wait(call).messages == [b"late"]
     for c in others:
