@@ -6,7 +6,8 @@
 
 #include "base/clock.h"
 
-#define MIB (1024u * 1024)
+#define READ_ON_BYTES (32u * 1024) /* of an upload that is refused: more is told to stop */
+#define MIB           (1024u * 1024)
 
 /* --- the route --- */
 
@@ -424,7 +425,8 @@ void inbound_on_data(struct call *c, struct slab *slab, const uint8_t *p, size_t
 
     if (s->state >= STREAM_ENDED) {
         h2_consume(c->down, len); /* of an upload that was told to stop, or is now */
-        if (s->reads_on && !end)
+        s->request_bytes += len;
+        if (s->reads_on && s->request_bytes > READ_ON_BYTES)
             call_stop_upload(c);
         return;
     }

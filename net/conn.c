@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/xalloc.h"
+#include "net/linger.h"
 #include "net/tls.h"
 
 #define CONN_MAGIC 0x636f6e6eu
@@ -42,6 +43,8 @@ struct conn {
     ev_io writable; /* active only after the socket took less than we had */
     bool blocked;   /* it has not said writable since */
     bool broken;    /* writing is no use any more */
+    bool wrote;     /* anything at all */
+    bool peer_ended;
     bool first_read_done;
     bool draining;
     struct h2 *h2;
@@ -121,7 +124,9 @@ static void conn_reap(struct dead *d)
     outq_fini(&c->out);
     outq_fini(&c->cipher);
     list_remove(&c->dirty.node);
-    if (c->fd >= 0)
+    if (c->fd >= 0 && c->wrote && !c->peer_ended)
+        linger_take(c->loop, c->fd);
+    else if (c->fd >= 0)
         close(c->fd);
     c->magic = 0;
     free(c);
@@ -334,8 +339,10 @@ static void conn_write(struct conn *c)
         conn_fail(c, "write: %s", strerror(errno));
         return;
     }
-    if (n > 0)
+    if (n > 0) {
+        c->wrote = true;
         outq_sent(wire, (size_t)n);
+    }
     if (n >= 0 && (size_t)n == want)
         return;
     c->blocked = true;
@@ -416,7 +423,7 @@ static bool conn_first_read(struct conn *c, const uint8_t *p, size_t len)
         return false;
     }
     if (is_http1(p, len)) {
-        (void)!send(c->fd, http1_answer, sizeof(http1_answer) - 1, MSG_NOSIGNAL);
+        c->wrote = send(c->fd, http1_answer, sizeof(http1_answer) - 1, MSG_NOSIGNAL) > 0;
         c->broken = true; /* our SETTINGS must not follow it */
         conn_fail(c, "the client speaks HTTP/1");
         return false;
@@ -519,6 +526,7 @@ static void conn_read(struct conn *c)
         return;
     if (n <= 0) {
         c->broken = n < 0;
+        c->peer_ended = true;
         conn_fail(c, "%s", n == 0 ? "closed by the peer" : strerror(errno));
         return;
     }

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "net/linger.h"
 
 /* A flush may make others dirty and a reap may bury others (a session's end closes its upstream
  * streams): go round until quiet, but let the sockets have their turn after this many rounds. */
@@ -122,6 +123,7 @@ void loop_init(struct loop *l, void *mbox_arg)
     check(l->ev != NULL);
     list_init(&l->dirty);
     list_init(&l->dead);
+    list_init(&l->lingering);
     slab_pool_init(&l->slabs);
     loop_refresh(l);
     ev_check_init(&l->check, on_check);
@@ -140,6 +142,7 @@ void loop_fini(struct loop *l)
     if (l->ev == NULL)
         return;
     settle(l);
+    linger_finish(l);
     mbox_fini(&l->mbox);
     ev_check_stop(l->ev, &l->check);
     ev_prepare_stop(l->ev, &l->prepare);

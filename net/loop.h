@@ -34,6 +34,8 @@ struct loop {
                                what they use, not a whole slab for each read */
     size_t read_used;
     struct slab *cipher_slab; /* TLS: ciphertext between read and decryption */
+    struct list lingering;    /* net/linger.h */
+    unsigned n_lingering;
     struct mbox mbox;
     uint64_t now_us; /* CLOCK_MONOTONIC, taken once per turn */
 };

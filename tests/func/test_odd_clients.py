@@ -167,7 +167,7 @@ def test_a_refused_http_upload_is_told_to_stop_when_it_goes_on(client):
         return s
 
     uploads, waits = begin(), begin()
-    client.send(uploads, bytes(1000))
+    client.send(uploads, bytes(40000))
     assert client.wait_frame(RstStreamFrame).stream_id == uploads.id and uploads.reset == frames.NO_ERROR
     assert client.wait_frame(RstStreamFrame).stream_id == waits.id and waits.reset == frames.NO_ERROR  # a second later
 

@@ -313,6 +313,61 @@ static void bad_preface_closes_the_connection(void **state)
     assert_int_equal(f.n_server_closed, 1);
 }
 
+/* A close with unread bytes is an RST, and that makes the peer's kernel drop what it has not read.
+ */
+static void late_bytes_do_not_reset_what_was_said_last(void **state)
+{
+    static const char start[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                                "\0\0\0\x04\0\0\0\0\0"        /* SETTINGS */
+                                "\xff\xff\xff\x01\0\0\0\0\1"; /* head of a frame over the limit */
+    struct fixture f;
+    char answer[512], late[20000] = {0};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ssize_t n, len = 0;
+
+    (void)state;
+    fixture_init(&f);
+    f.stop_when_closed = true;
+    assert_int_equal(connect(fd, (struct sockaddr *)&f.addr.sa, f.addr.sa_len), 0);
+    assert_int_equal(write(fd, start, sizeof(start) - 1), sizeof(start) - 1);
+    loop_run(&f.loop);
+    assert_int_equal(f.n_server_closed, 1);
+    assert_int_equal(write(fd, late, sizeof(late)), sizeof(late));
+    loop_turn(&f.loop);
+    assert_int_equal(f.loop.n_lingering, 1);
+    while ((n = read(fd, answer + len, sizeof(answer) - (size_t)len)) > 0)
+        len += n;
+    assert_int_equal(n, 0); /* not ECONNRESET */
+    assert_true(len > 17);
+    close(fd);
+    while (f.loop.n_lingering > 0) /* the peer has ended: so do we */
+        loop_turn(&f.loop);
+    fixture_fini(&f);
+}
+
+static void peer_that_stays_after_our_end_is_left(void **state)
+{
+    struct fixture f;
+    char answer[512];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    uint64_t began_us;
+
+    (void)state;
+    fixture_init(&f);
+    f.stop_when_closed = true;
+    assert_int_equal(connect(fd, (struct sockaddr *)&f.addr.sa, f.addr.sa_len), 0);
+    assert_int_equal(write(fd, "GET / HTTP/1.1\r\n", 16), 16);
+    loop_run(&f.loop);
+    assert_int_equal(f.loop.n_lingering, 1);
+    began_us = loop_refresh(&f.loop);
+    while (f.loop.n_lingering > 0)
+        loop_turn(&f.loop);
+    assert_true(loop_refresh(&f.loop) - began_us < 3000000);
+    assert_true(read(fd, answer, sizeof(answer)) > 0);
+    close(fd);
+    fixture_fini(&f);
+}
+
 static void addresses_that_do_not_parse_name_the_rule(void **state)
 {
     static const char *const bad[] = {
@@ -341,6 +396,8 @@ int main(void)
         cmocka_unit_test(http1_client_is_told_the_protocol),
         cmocka_unit_test(tls_client_on_a_cleartext_port_is_named),
         cmocka_unit_test(bad_preface_closes_the_connection),
+        cmocka_unit_test(late_bytes_do_not_reset_what_was_said_last),
+        cmocka_unit_test(peer_that_stays_after_our_end_is_left),
         cmocka_unit_test(addresses_that_do_not_parse_name_the_rule),
     };
 
