@@ -328,7 +328,7 @@ static void load_field(struct conf_load *l, const struct conf_field *f, json_t *
         load_json(l, v, at);
         break;
     case CONF_KIND_END:
-        check(!"a row has a kind");
+        check(false && "a row has a kind");
     }
 }
 

@@ -65,6 +65,11 @@ void conf_where_up(struct conf_where *w, size_t mark)
     w->pointer[mark] = '\0';
 }
 
+static void add_line(struct conf_problems *p, const char *place, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
+static void add_at(struct conf_where *w, const char *fmt, va_list ap)
+    __attribute__((format(printf, 2, 0)));
+
 /* One line is whole or not there at all, so the last one of a full buffer is not half a message. */
 static void add_line(struct conf_problems *p, const char *place, const char *fmt, va_list ap)
 {

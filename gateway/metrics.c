@@ -108,7 +108,7 @@ static uint64_t version_value(const struct version_stats *v, enum version_value 
     case VALUE_QUEUED:
         return stats_sum(v->queued, n_workers);
     }
-    check(!"one of the above");
+    check(false && "one of the above");
     return 0;
 }
 

@@ -308,7 +308,7 @@ static size_t take_magic(struct native *n, const uint8_t *p, size_t len, int *re
     const size_t left = FRAME_MAGIC_BYTES - n->n_head;
     const size_t take = len < left ? len : left;
 
-    if (memcmp(p, FRAME_MAGIC + n->n_head, take) != 0) {
+    if (memcmp(p, &FRAME_MAGIC[n->n_head], take) != 0) {
         *ret_err = native_fail(n, H2_PROTOCOL_ERROR, "no HTTP/2 connection preface");
         return take;
     }

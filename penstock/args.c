@@ -108,7 +108,7 @@ static int set_value(const struct args_spec *spec, const struct arg *a, const ch
     case ARG_KIND_END:
         break;
     }
-    check(!"an option with a value has one of the kinds above");
+    check(false && "an option with a value has one of the kinds above");
     return ARGS_E_USAGE;
 }
 

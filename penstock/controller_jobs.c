@@ -247,7 +247,7 @@ static void post_job(struct admin_request *r, void *arg)
         break;
     case JOB_E_UNKNOWN:
     case JOB_E_ENDED:
-        check(!"job_submit has no such outcome");
+        check(false && "job_submit has no such outcome");
     }
     job_spec_free(spec);
 }

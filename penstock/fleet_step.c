@@ -37,7 +37,7 @@ static int place(struct fleet *f, struct run *run, struct plan_placement *ret_pl
     if (strcmp(run->no_room, why.text) != 0)
         decisions_add(f->decisions, "no_room", run->model, run->version, "%s", why.text);
     snprintf(run->no_room, sizeof(run->no_room), "%s", why.text);
-    return outcome;
+    return (int)outcome;
 }
 
 static void describe(const struct fleet *f, const struct replica *r, char *dst, size_t size)

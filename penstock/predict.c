@@ -91,8 +91,8 @@ static int call(struct predict *p, const char *method, struct buf *body)
     p->took_us = clock_mono_us() - began_us;
     if (p->status == 0)
         return EXIT_SUCCESS;
-    fprintf(stderr, "penstock predict: %s: %s (%d): %s\n", method, grpc_status_name(p->status),
-            p->status, p->message);
+    fprintf(stderr, "penstock predict: %s: %s (%d): %s\n", method,
+            grpc_status_name((enum grpc_status)p->status), p->status, p->message);
     return EXIT_FAILURE;
 }
 

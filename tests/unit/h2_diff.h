@@ -26,6 +26,8 @@ static const struct difference differences[] = {
      "RFC 9113 6.9: nghttp2 lets it pass on a stream that has ended"},
     {"native", "padding over the payload", false,
      "RFC 9113 6.1: nghttp2 skips the padding with the frame when the stream has ended"},
+    {"native", "DATA too short for its padding", false,
+     "RFC 9113 4.2: FRAME_SIZE_ERROR. nghttp2 skips the frame whole when the stream has ended"},
     {"native", "ENHANCE_YOUR_CALM", false,
      "our budgets are tighter and count frames nghttp2 does not"},
     {"native", "SETTINGS_", false,
