@@ -21,8 +21,9 @@
 struct local;
 struct listener;
 
-#define CALL_BYTES 6144u /* of a call without fields: its structs here and in the engine, a chunk  \
-                          */
+#define CALL_BYTES                                                                                 \
+    6144u /* of a call without fields: its structs here and in the engine, a chunk                 \
+           */
 
 /* Addresses of replicas by their text, resolved on the control thread. Immutable. */
 struct address_book {
