@@ -21,9 +21,8 @@
 struct local;
 struct listener;
 
-#define CALL_BYTES                                                                                 \
-    6144u /* of a call without fields: its structs here and in the engine, a chunk                 \
-           */
+/* Of a call without fields: its structs here and in the engine, and one chunk. */
+#define CALL_BYTES 6144u
 
 /* Addresses of replicas by their text, resolved on the control thread. Immutable. */
 struct address_book {

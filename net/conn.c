@@ -47,6 +47,7 @@ struct conn {
     bool peer_ended;
     bool first_read_done;
     bool draining;
+    bool drained; /* the last GOAWAY is on its way: nothing new will be taken */
     struct h2 *h2;
     struct outq out;
     struct tls *tls;    /* NULL: cleartext */
@@ -172,6 +173,7 @@ static void conn_check_ping(struct conn *c, uint64_t now_us)
 static void conn_final_goaway(struct conn *c)
 {
     c->drain_by_us = 0;
+    c->drained = true;
     h2_goaway(c->h2, H2_NO_ERROR, NULL);
 }
 
@@ -374,7 +376,8 @@ static void conn_send(struct conn *c)
         }
     }
     ev_io_stop(c->loop->ev, &c->writable);
-    if (h2_is_done(c->h2))
+    /* To the engine a header block that its peer never finishes is a stream, too; not to us. */
+    if (h2_is_done(c->h2) || (c->drained && h2_n_streams(c->h2) == 0))
         conn_fail(c, "%s", h2_why_done(c->h2)[0] != '\0' ? h2_why_done(c->h2) : "drained");
 }
 

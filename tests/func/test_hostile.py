@@ -1,6 +1,7 @@
 """Clients and replicas that mean harm, and what must hold whatever they send: memory, the route, the others' calls."""
 import os
 import pathlib
+import signal
 import socket
 import time
 
@@ -233,3 +234,13 @@ def test_a_socket_of_a_path_serves_every_worker(programs, scripted, tmp_path):
     second = programs.run("penstock", "relay", "--listen", gateway.grpc, "--to", replica.address, timeout=10)
     assert second.returncode == 1 and "Address already in use" in second.stderr
     assert penstock.call(gateway.grpc, ECHO, b"x").code == "OK"
+
+
+def test_a_header_block_that_never_ends_holds_no_drain_up(programs, scripted):
+    gateway = penstock.relay(programs, [scripted(frames.Replica()).address])
+    client = ready_client(gateway.grpc)
+    half = client.conn.headers_frame(1, client.fields(ECHO))
+    half.flags.discard("END_HEADERS")
+    client.conn.send(half)
+    gateway.signal(signal.SIGTERM)
+    assert gateway.wait_exit(10) == 0  # drain_s is 30
