@@ -55,7 +55,8 @@ void arena_reset(struct arena *a)
     }
 }
 
-void *arena_alloc(struct arena *a, size_t bytes)
+/* ret_need: what it takes, with the alignment. */
+static void *arena_take(struct arena *a, size_t bytes, size_t *ret_need)
 {
     const size_t left = a->ceiling_bytes - a->used_bytes;
     struct arena_chunk *c = a->chunks;
@@ -81,7 +82,23 @@ void *arena_alloc(struct arena *a, size_t bytes)
     p = c->data + c->used;
     c->used += need;
     a->used_bytes += need;
-    return memset(p, 0, need);
+    *ret_need = need;
+    return p;
+}
+
+void *arena_alloc(struct arena *a, size_t bytes)
+{
+    size_t need;
+    void *p = arena_take(a, bytes, &need);
+
+    return p == NULL ? NULL : memset(p, 0, need);
+}
+
+void *arena_alloc_raw(struct arena *a, size_t bytes)
+{
+    size_t need;
+
+    return arena_take(a, bytes, &need);
 }
 
 void *arena_dup(struct arena *a, const void *p, size_t bytes)

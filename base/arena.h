@@ -22,6 +22,7 @@ void arena_reset(struct arena *a); /* keeps one chunk for the next use */
 
 /* Zeroed memory aligned for any type, or NULL past the ceiling. */
 void *arena_alloc(struct arena *a, size_t bytes);
+void *arena_alloc_raw(struct arena *a, size_t bytes); /* not zeroed: the caller fills it */
 void *arena_dup(struct arena *a, const void *p, size_t bytes);
 char *arena_strndup(struct arena *a, const char *s, size_t len); /* adds the NUL */
 

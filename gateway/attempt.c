@@ -235,7 +235,8 @@ static void attempt_open(struct stream *s)
         }
         grpc_timeout_format(timeout, s->deadline_us - stream_now(s));
     }
-    snprintf(previous, sizeof(previous), "%u", s->n_counted);
+    if (s->n_counted > 0)
+        snprintf(previous, sizeof(previous), "%u", s->n_counted);
 
     struct worker *w = s->worker;
     struct h2_field *fields = worker_scratch(w, s->head.n + REQUEST_EXTRA_FIELDS);

@@ -11,10 +11,11 @@
 
 void body_init(struct body *b, struct slab_pool *slabs)
 {
-    memset(b, 0, sizeof(*b));
     b->slabs = slabs;
     b->segs = b->first;
+    b->n = 0;
     b->cap = ARRAY_LEN(b->first);
+    b->bytes = 0;
 }
 
 void body_drop(struct body *b)
@@ -57,7 +58,7 @@ static struct body_seg *body_new_copy_seg(struct body *b, struct arena *arena)
     struct body_seg *seg = body_new_seg(b);
 
     if (b->bytes < ARENA_TOTAL_BYTES) {
-        seg->p = arena_alloc(arena, ARENA_PIECE_BYTES);
+        seg->p = arena_alloc_raw(arena, ARENA_PIECE_BYTES);
         if (seg->p != NULL) {
             seg->room = ARENA_PIECE_BYTES;
             return seg;

@@ -79,7 +79,7 @@ bool inbound_route(struct stream *s, const struct route_want *want)
 {
     struct worker *w = s->worker;
     struct route route;
-    struct err err = {0};
+    struct err err; /* filled when r says so */
     const int r = route_find(&route, w->snap, &s->path, want, &err);
 
     s->routed = true;

@@ -4,11 +4,6 @@
 
 #include "proto/grpc.h"
 
-bool field_is(const struct h2_field *f, const char *name, size_t name_len)
-{
-    return f->name_len == name_len && memcmp(f->name, name, name_len) == 0;
-}
-
 bool field_is_hop_by_hop(const struct h2_field *f)
 {
     switch (f->name_len) {
@@ -27,22 +22,43 @@ bool field_is_hop_by_hop(const struct h2_field *f)
     }
 }
 
+/* How many of the first fields have their strings one behind the other: those of a remembered
+ * header block do. ret_bytes: of these strings. */
+static size_t fields_in_a_run(const struct h2_field *fields, size_t n, size_t *ret_bytes)
+{
+    const char *at = n > 0 ? fields[0].name : NULL;
+    size_t i = 0;
+
+    for (; i < n && fields[i].name == at && fields[i].value == at + fields[i].name_len; i++)
+        at = fields[i].value + fields[i].value_len;
+    *ret_bytes = i > 0 ? (size_t)(at - fields[0].name) : 0;
+    return i;
+}
+
 struct h2_field *fields_copy(struct arena *arena, const struct h2_field *fields, size_t n)
 {
-    size_t bytes = n * sizeof(struct h2_field);
+    size_t run_bytes;
+    const size_t n_run = fields_in_a_run(fields, n, &run_bytes);
+    size_t bytes = n * sizeof(struct h2_field) + run_bytes;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = n_run; i < n; i++)
         bytes += (size_t)fields[i].name_len + fields[i].value_len;
 
-    struct h2_field *copy = arena_alloc(arena, bytes > 0 ? bytes : 1);
+    struct h2_field *copy = arena_alloc_raw(arena, bytes > 0 ? bytes : 1);
 
-    if (copy == NULL)
-        return NULL;
+    if (copy == NULL || n == 0)
+        return copy;
 
     char *text = (char *)(copy + n);
 
-    for (size_t i = 0; i < n; i++) {
-        copy[i] = fields[i];
+    memcpy(copy, fields, n * sizeof(*fields));
+    memcpy(text, fields[0].name, run_bytes);
+    for (size_t i = 0; i < n_run; i++) {
+        copy[i].name = text;
+        copy[i].value = text + fields[i].name_len;
+        text += fields[i].name_len + fields[i].value_len;
+    }
+    for (size_t i = n_run; i < n; i++) {
         copy[i].name = memcpy(text, fields[i].name, fields[i].name_len);
         text += fields[i].name_len;
         copy[i].value = memcpy(text, fields[i].value, fields[i].value_len);
@@ -70,43 +86,57 @@ static enum request_encoding encoding_of(const struct h2_field *f)
     return ENCODING_OTHER;
 }
 
+/* Where head keeps a field of this name; NULL: not one that the gateway reads. */
+static const struct h2_field **request_slot(struct request_head *head, const struct h2_field *f)
+{
+#define SLOT(name, member)                                                                         \
+    if (FIELD_IS(f, name))                                                                         \
+    return &head->member
+    switch (f->name_len) {
+    case 5:
+        SLOT(":path", path);
+        break;
+    case 7:
+        SLOT(":scheme", scheme);
+        break;
+    case 11:
+        SLOT("mm-model-id", model_hint);
+        break;
+    case 12:
+        SLOT("content-type", content_type);
+        SLOT("grpc-timeout", timeout);
+        SLOT("seldon-model", model_hint);
+        break;
+    case 13:
+        SLOT("grpc-encoding", encoding_field);
+        break;
+    case 14:
+        SLOT("penstock-model", model_hint);
+        SLOT("content-length", content_length);
+        break;
+    case 16:
+        SLOT("penstock-version", version_hint);
+        break;
+    case 26:
+        SLOT("grpc-previous-rpc-attempts", previous_attempts);
+        break;
+    default:
+        break;
+    }
+    return NULL;
+#undef SLOT
+}
+
 /* Point head at f when it is a field that the gateway reads. */
 static void request_note_field(struct request_head *head, const struct h2_field *f)
 {
-#define KNOWN(name, member)                                                                        \
-    {                                                                                              \
-        name, sizeof(name) - 1, offsetof(struct request_head, member)                              \
-    }
-    static const struct {
-        const char *name;
-        size_t len;
-        size_t member;
-    } known[] = {
-        KNOWN(":path", path),
-        KNOWN(":scheme", scheme),
-        KNOWN("content-type", content_type),
-        KNOWN("grpc-timeout", timeout),
-        KNOWN("grpc-encoding", encoding_field),
-        KNOWN("penstock-model", model_hint),
-        KNOWN("seldon-model", model_hint),
-        KNOWN("mm-model-id", model_hint),
-        KNOWN("penstock-version", version_hint),
-        KNOWN("grpc-previous-rpc-attempts", previous_attempts),
-        KNOWN("content-length", content_length),
-    };
+    const struct h2_field **slot = request_slot(head, f);
 
-    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
-        if (!field_is(f, known[i].name, known[i].len))
-            continue;
-
-        const struct h2_field **slot =
-            (const struct h2_field **)(void *)((char *)head + known[i].member);
-
-        /* Our own hint wins over another system's; of equals the first. */
-        if (*slot == NULL || (FIELD_IS(f, "penstock-model") && !FIELD_IS(*slot, "penstock-model")))
-            *slot = f;
+    if (slot == NULL)
         return;
-    }
+    /* Our own hint wins over another system's; of equals the first. */
+    if (*slot == NULL || (FIELD_IS(f, "penstock-model") && !FIELD_IS(*slot, "penstock-model")))
+        *slot = f;
 }
 
 enum request_fault request_read(struct request_head *ret_head, struct arena *arena,
@@ -124,7 +154,8 @@ enum request_fault request_read(struct request_head *ret_head, struct arena *are
     for (size_t i = 0; i < n; i++) {
         if (field_is_hop_by_hop(&own[i]))
             continue;
-        own[kept] = own[i];
+        if (kept != i)
+            own[kept] = own[i];
         if (FIELD_IS(&own[kept], ":method"))
             method = &own[kept];
         else

@@ -118,7 +118,9 @@ static void session_new_call(struct session *s, struct h2_stream *down,
                              const struct h2_field *fields, size_t n, bool end)
 {
     struct worker *w = s->worker;
-    const struct local_method *method = NULL;
+    const struct paths_rules rules = {
+        .local = w->local, .has_kserve = w->routes_kserve, .has_tensorflow = w->routes_tensorflow};
+    const struct path_row *row = NULL;
 
     stream_relieve(w);
     if (worker_is_over_memory(w, w->memory_bytes)) {
@@ -127,14 +129,14 @@ static void session_new_call(struct session *s, struct h2_stream *down,
         h2_reset(down, H2_REFUSED_STREAM); /* safe to repeat: nothing was begun */
         return;
     }
-    for (size_t i = 0; i < n && method == NULL; i++) {
+    for (size_t i = 0; i < n && row == NULL; i++) {
         if (FIELD_IS(&fields[i], ":path"))
-            method = local_find(w->local, fields[i].value, fields[i].value_len);
+            row = paths_find(&w->paths, &rules, fields[i].value, fields[i].value_len);
     }
-    if (method != NULL)
-        answer_start(s, down, method, fields, n, end);
+    if (row != NULL && row->local != NULL)
+        answer_start(s, down, row->local, fields, n, end);
     else
-        stream_start(s, down, fields, n, end);
+        stream_start(s, down, row, fields, n, end);
 }
 
 static void session_on_headers(void *user, struct h2_stream *down, enum h2_block kind,

@@ -10,7 +10,8 @@
 #include "base/xalloc.h"
 
 #define ARENA_BYTES   (256u * 1024) /* header fields both ways and short request bytes */
-#define SPARE_STREAMS 256           /* kept for the next calls of this worker */
+#define SPARE_STREAMS 256           /* kept for the next calls of a worker, however few run */
+#define SPARE_TRIM    8             /* the share of those above it that goes each time */
 #define MIB           ((size_t)1024 * 1024)
 #define READ_ON_US    US_PER_S /* for what an HTTP client still has to say when it is refused */
 #define HEAVY_BYTES   OUTQ_COPY_BELOW /* less is copied: it pins no slab of its own */
@@ -242,6 +243,23 @@ void stream_spare_free(struct stream *s)
     stream_free(s);
 }
 
+static uint32_t worker_spares_wanted(const struct worker *w)
+{
+    return w->streams_peak > SPARE_STREAMS ? w->streams_peak : SPARE_STREAMS;
+}
+
+void stream_trim_spares(struct worker *w)
+{
+    const uint32_t wanted = worker_spares_wanted(w);
+    uint32_t n = w->n_spare_streams > wanted ? w->n_spare_streams - wanted : 0;
+
+    for (n = (n + SPARE_TRIM - 1) / SPARE_TRIM; n > 0; n--) {
+        stream_free(list_entry(list_pop_front(&w->spare_streams), struct stream, spare_node));
+        w->n_spare_streams--;
+    }
+    w->streams_peak = (uint32_t)w->counters[COUNT_streams_open];
+}
+
 static void stream_reap(struct dead *d)
 {
     struct stream *s = container_of(d, struct stream, dead);
@@ -250,7 +268,8 @@ static void stream_reap(struct dead *d)
     worker_unbook_call(w, &s->booked_bytes);
     body_fini(&s->body);
     s->peek = peek_free(s->peek);
-    if (w->n_spare_streams >= SPARE_STREAMS) {
+    /* A turn may end most of the calls in flight and the next begin as many: those come back. */
+    if (w->n_spare_streams >= worker_spares_wanted(w)) {
         stream_free(s);
         return;
     }
@@ -342,7 +361,8 @@ static struct stream *stream_new(struct worker *w)
         s = list_entry(spare, struct stream, spare_node);
         w->n_spare_streams--;
         arena = s->arena;
-        memset(s, 0, sizeof(*s));
+        memset(s, 0, offsetof(struct stream, body));
+        s->last_failure[0] = '\0';
         s->arena = arena;
     }
     s->magic = STREAM_MAGIC;
@@ -357,14 +377,15 @@ static struct stream *stream_new(struct worker *w)
     return s;
 }
 
-void stream_start(struct session *session, struct h2_stream *down, const struct h2_field *fields,
-                  size_t n, bool end)
+void stream_start(struct session *session, struct h2_stream *down, const struct path_row *row,
+                  const struct h2_field *fields, size_t n, bool end)
 {
     struct worker *w = session->worker;
     struct stream *s = stream_new(w);
 
     worker_count(w, COUNT_streams_started);
-    w->counters[COUNT_streams_open]++;
+    if (++w->counters[COUNT_streams_open] > w->streams_peak)
+        w->streams_peak = (uint32_t)w->counters[COUNT_streams_open];
     call_attach(&s->call, &stream_call_ops, session, down);
     s->client_ended = end;
 
@@ -380,8 +401,9 @@ void stream_start(struct session *session, struct h2_stream *down, const struct 
     }
     if (s->head.timeout != NULL)
         stream_start_deadline(s, s->head.timeout_us);
-    s->path = route_of_path(s->head.path->value, s->head.path->value_len, w->routes_kserve,
-                            w->routes_tensorflow);
+    s->path = row->route;
+    if (s->path.service != NULL)
+        s->path.service = s->head.path->value + 1;
     switch (s->path.kind) {
     case ROUTE_REFUSED:
         stream_fail(s, END_REFUSED_METHOD, s->path.status, "%.*s %s",

@@ -85,9 +85,7 @@ struct stream {
     struct request_head head;
     struct route_path path;
     struct grpc_reader request_reader;
-    struct walker walker; /* of ROUTE_BY_MESSAGE */
-    struct peek *peek;    /* NULL until a compressed message has to be read */
-    struct body body;
+    struct peek *peek; /* NULL until a compressed message has to be read */
     bool whole;
     bool routed;
     bool opaque_message; /* this one is compressed: the walker does not see it */
@@ -95,10 +93,9 @@ struct stream {
     bool reads_on;       /* refused before its client had ended: it may end on its own */
     const struct h2_field *request_trailers; /* NULL: none */
     size_t n_request_trailers;
-    uint64_t request_bytes;                /* taken from the client */
-    uint64_t credited_bytes;               /* of these, given back as flow-control credit */
-    uint8_t override[WALKER_OVERRIDE_MAX]; /* appended to every message */
-    size_t override_len;
+    uint64_t request_bytes;  /* taken from the client */
+    uint64_t credited_bytes; /* of these, given back as flow-control credit */
+    size_t override_len;     /* of override */
 
     /* route */
     struct lane *lane; /* held; NULL: no route yet */
@@ -108,14 +105,12 @@ struct stream {
 
     /* tries */
     struct attempt attempt;
-    uint64_t tried[STREAM_TRIED_MAX]; /* endpoint ids; the newest overwrite the oldest */
     uint32_t n_tried;
     uint32_t n_counted, n_free; /* attempts that count against limits.attempts, and that do not */
     struct timer again;         /* the next try's time, or the end of waiting for a replica */
     bool backing_off;           /* QUEUED for a time, not for a slot */
     uint32_t n_rounds;          /* times that every replica had been tried */
     struct list queue_node;     /* lane.queue */
-    char last_failure[160];     /* of the attempt before, for the message when nothing is left */
 
     /* response */
     struct grpc_reader response_reader;
@@ -125,12 +120,22 @@ struct stream {
     struct list heavy_node; /* worker.heavy */
     size_t booked_bytes;    /* in worker.call_bytes */
     uint64_t held_until_us;
+
+    /* From here on not cleared for the next call: long, and each written before it is read. */
+    struct body body;
+    uint64_t tried[STREAM_TRIED_MAX]; /* endpoint ids; the newest overwrite the oldest */
+    char last_failure[160]; /* of the attempt before, for the message when nothing is left */
+    uint8_t override[WALKER_OVERRIDE_MAX]; /* appended to every message */
+    struct walker walker;                  /* of ROUTE_BY_MESSAGE */
 };
 #define STREAM_MAGIC 0x6d727473u
 
 /* stream.c */
-void stream_start(struct session *session, struct h2_stream *down, const struct h2_field *fields,
-                  size_t n, bool end);
+/* row: of the fields' :path; NULL: they have none. */
+void stream_start(struct session *session, struct h2_stream *down, const struct path_row *row,
+                  const struct h2_field *fields, size_t n, bool end);
+/* Free a part of the spare streams that a busier time has left. */
+void stream_trim_spares(struct worker *w);
 void stream_set_state(struct stream *s, enum stream_state to);
 /* End the call with a status made here: the client gets "penstock: " and the text, in trailers-only
  * form while it has seen nothing. Cancels the attempt. */

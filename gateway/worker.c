@@ -164,6 +164,7 @@ static void worker_apply(struct worker *w, struct snapshot *snap, struct address
     }
     balancer_apply(w->balancer, snap, w->loop.now_us);
     local_apply(w->local, snap);
+    paths_reset(&w->paths);
     worker_count(w, COUNT_snapshots_applied);
     snapshot_unref(old);
 }
@@ -317,6 +318,7 @@ static void worker_on_report_timer(struct timer *t)
     struct worker *w = container_of(t, struct worker, report_timer);
 
     worker_report(w);
+    stream_trim_spares(w);
     timer_start(&w->loop, t, w->loop.now_us + REPORT_US);
 }
 

@@ -14,11 +14,11 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "gateway/gateway.h"
+#include "gateway/paths.h"
 #include "gateway/stats.h"
 #include "net/pool.h"
 #include "net/tls.h"
 
-struct local;
 struct listener;
 
 /* Of a call without fields: its structs here and in the engine, and one chunk. */
@@ -43,6 +43,7 @@ struct worker {
     struct balancer *balancer;
     struct local *local;
     bool routes_kserve, routes_tensorflow; /* the snapshot has such models: their paths are known */
+    struct paths paths;
     struct pool_conf upstream;
 
     struct list lanes; /* struct lane.node */
@@ -57,6 +58,7 @@ struct worker {
     size_t scratch_cap;
     struct list spare_streams; /* ended ones with their arenas' first chunk */
     uint32_t n_spare_streams;
+    uint32_t streams_peak; /* most at once since the last report: so many spare ones are kept */
     struct list held; /* streams whose response headers wait, oldest first */
     struct timer held_timer;
     struct list heavy; /* streams that hold bytes which one side does not take, longest first */

@@ -292,7 +292,9 @@ bool grpc_content_type_is_ok(const char *value, size_t len)
     static const char want[] = "application/grpc";
     const size_t want_len = sizeof(want) - 1;
 
-    if (len < want_len || strncasecmp(value, want, want_len) != 0)
+    if (len < want_len)
+        return false;
+    if (memcmp(value, want, want_len) != 0 && strncasecmp(value, want, want_len) != 0)
         return false;
     return len == want_len || value[want_len] == '+' || value[want_len] == ';';
 }

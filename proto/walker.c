@@ -121,7 +121,9 @@ enum walker_kind walker_kind_of_path(const char *path, size_t len)
 void walker_init(struct walker *w, enum walker_kind kind, uint32_t look_bytes)
 {
     check(kind > WALKER_NONE && kind <= WALKER_TASKS);
-    memset(w, 0, sizeof(*w));
+    /* All but the bytes of names, which count up to their len. */
+    memset(&w->choice, 0, offsetof(struct walker, scratch) - offsetof(struct walker, choice));
+    w->name.len = w->version.len = w->scratch.len = 0;
     w->kind = kind;
     w->look_bytes = look_bytes > 0 ? look_bytes : WALKER_LOOK_BYTES;
 }

@@ -152,6 +152,46 @@ static void our_own_hint_wins_over_other_systems_names_for_it(void **state)
     assert_memory_equal(head.model_hint->value, "c", 1);
 }
 
+/* In one block of memory, as a remembered header block has its strings, mixed with others. */
+static void copies_are_like_the_originals(void **state)
+{
+    static const char block[] = ":path/s/mx-emptytetrailers";
+    static const char apart[] = "valuex-id";
+    const struct h2_field fields[] = {
+        {.name = block, .name_len = 5, .value = block + 5, .value_len = 4},
+        {.name = block + 9, .name_len = 7, .value = block + 16, .value_len = 0},
+        {.name = block + 16, .name_len = 2, .value = block + 18, .value_len = 8},
+        {.name = apart + 5,
+         .name_len = 4,
+         .value = apart,
+         .value_len = 5,
+         .flags = H2_FIELD_NO_INDEX},
+        {.name = block, .name_len = 5, .value = apart, .value_len = 0},
+    };
+    struct arena arena;
+
+    (void)state;
+    arena_init(&arena, 10000);
+    for (size_t from = 0; from < ARRAY_LEN(fields); from++) {
+        for (size_t n = 0; from + n <= ARRAY_LEN(fields); n++) {
+            const struct h2_field *copy = fields_copy(&arena, fields + from, n);
+
+            assert_non_null(copy);
+            for (size_t i = 0; i < n; i++) {
+                const struct h2_field *want = &fields[from + i];
+
+                assert_int_equal(copy[i].name_len, want->name_len);
+                assert_int_equal(copy[i].value_len, want->value_len);
+                assert_int_equal(copy[i].flags, want->flags);
+                assert_true(copy[i].name != want->name);
+                assert_memory_equal(copy[i].name, want->name, want->name_len);
+                assert_memory_equal(copy[i].value, want->value, want->value_len);
+            }
+        }
+    }
+    arena_fini(&arena);
+}
+
 static void a_full_arena_is_an_outcome(void **state)
 {
     struct h2_field f[16];
@@ -172,6 +212,7 @@ int main(void)
         cmocka_unit_test(an_attempt_keeps_order_and_duplicates_and_ends_hop_fields),
         cmocka_unit_test(our_timeout_and_attempt_count_replace_the_client_s),
         cmocka_unit_test(our_own_hint_wins_over_other_systems_names_for_it),
+        cmocka_unit_test(copies_are_like_the_originals),
         cmocka_unit_test(a_full_arena_is_an_outcome),
     };
 
