@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+
+#define OTHER_DESCRIPTORS 4096 /* connections to replicas, their probes and processes, files */
 
 static void on_drained(void *arg)
 {
@@ -77,6 +80,24 @@ void front_init(struct front *f, const struct front_conf *conf)
     ev_signal_start(f->loop.ev, &f->hup);
 }
 
+/* As many descriptors as max_connections wants, or as we are allowed: the usual soft limit of 1024
+ * is for programs that use select(). */
+static void raise_descriptor_limit(const struct process_conf *p)
+{
+    const rlim_t wanted = (rlim_t)p->max_connections + OTHER_DESCRIPTORS;
+    struct rlimit now;
+
+    if (getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_cur >= wanted)
+        return;
+    now.rlim_cur = wanted < now.rlim_max ? wanted : now.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &now);
+    if (now.rlim_cur < p->max_connections)
+        log_info("descriptor_limit",
+                 "limit=%ju wanted=%ju msg=\"the hard limit (ulimit -Hn) allows fewer connections "
+                 "than max_connections\"",
+                 (uintmax_t)now.rlim_cur, (uintmax_t)wanted);
+}
+
 int front_start(struct front *f, struct snapshot *first, struct err *err)
 {
     const struct process_conf *const p = f->conf.process;
@@ -89,6 +110,7 @@ int front_start(struct front *f, struct snapshot *first, struct err *err)
         .upstream_tls = f->conf.upstream_tls,
     };
 
+    raise_descriptor_limit(p);
     f->gateway = gateway_start(&conf, first, err);
     if (f->gateway == NULL)
         return err->code;

@@ -1,6 +1,7 @@
 """Clients and replicas that mean harm, and what must hold whatever they send: memory, the route, the others' calls."""
 import os
 import pathlib
+import resource
 import signal
 import socket
 import time
@@ -244,3 +245,11 @@ def test_a_header_block_that_never_ends_holds_no_drain_up(programs, scripted):
     client.conn.send(half)
     gateway.signal(signal.SIGTERM)
     assert gateway.wait_exit(10) == 0  # drain_s is 30
+
+
+@pytest.mark.parametrize("hard", [500, resource.getrlimit(resource.RLIMIT_NOFILE)[1]], ids=["low", "as it is here"])
+def test_the_soft_limit_of_descriptors_is_raised_to_what_the_connections_need(programs, hard):
+    gateway = programs.start("/bin/sh", "-c", f"ulimit -Sn 64; ulimit -Hn {hard}; exec {penstock.binary('penstock')} relay "
+                             "--listen 127.0.0.1:0 --to 127.0.0.1:1")
+    assert resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE)[0] == min(hard, 24096)
+    assert bool(gateway.events("descriptor_limit")) == (hard < 20000)  # max_connections
