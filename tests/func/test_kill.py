@@ -1,12 +1,17 @@
-"""Replicas die by kill -9, one after the other, under 2,000 calls/s for a minute, and come back: who may notice?"""
+"""Replicas die by kill -9, one after the other, under 2,000 calls/s, and come back: who may notice?
+
+Each dies once in 20 s; with PENSTOCK_FULL=1, four times in a minute.
+"""
 import collections
 import json
+import os
 import time
 
 import penstock
 import pytest
 
-RATE, SECONDS, ROUNDS = 2000, 60, 4
+RATE = 2000
+SECONDS, ROUNDS = (60, 4) if os.environ.get("PENSTOCK_FULL") else (20, 1)
 N_REPLICAS = 3
 
 
@@ -86,11 +91,11 @@ def test_of_an_idempotent_model_no_call_fails(programs, tmp_path):
 @pytest.mark.slow
 def test_of_another_only_calls_in_flight_on_the_victim_fail(programs, tmp_path):
     """UNAVAILABLE, no more of them than the victims had in flight, and none was started twice. In flight is also what the
-    gateway had written and the victim had not read yet: what the gateway counted, and what came in 50 ms since."""
+    gateway had written and the victim had not read yet: what the gateway counted, at most 250 ms before, and what came since."""
     report, group = kill_in_turn(programs, tmp_path, idempotent=False)
     assert report["started"] == RATE * SECONDS and report["wrong"] == 0
     assert set(report["status"]) <= {"OK", "UNAVAILABLE"}, report["status"]
-    cut_off = sum(r.unfinished() + r.in_flight for r in group) + ROUNDS * RATE * 0.05
+    cut_off = sum(r.unfinished() + r.in_flight for r in group) + ROUNDS * RATE * 0.3
     assert report["failed"] <= cut_off, (report["failed"], cut_off, report["errors"])
     starts = starts_by_id(group)
     assert [i for i, n in starts.items() if n > 1] == []
