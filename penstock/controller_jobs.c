@@ -83,7 +83,8 @@ static void stop_one(void *arg, struct job *job)
 
     if (job_state_is_final(job->state))
         return;
-    (void)job_cancel(job_runner_book(s->jobs->runner), job->spec->name, s->jobs->loop->now_us);
+    (void)job_cancel(job_runner_book(s->jobs->runner), job->spec->name, "penstock was stopped",
+                     s->jobs->loop->now_us);
     s->n_left += !job_state_is_final(job->state);
 }
 
@@ -366,7 +367,8 @@ static void post_to_job(struct admin_request *r, void *arg)
         admin_reply_error(r, 404, "a job can't \"%.100s\"; it can: cancel", what);
         return;
     }
-    if (job_cancel(job_runner_book(j->runner), job->spec->name, j->loop->now_us) == JOB_E_ENDED) {
+    if (job_cancel(job_runner_book(j->runner), job->spec->name, "cancelled by an operator",
+                   j->loop->now_us) == JOB_E_ENDED) {
         admin_reply_error(r, 409, "job %s has ended: %s", job->spec->name,
                           job_state_name(job->state));
         return;

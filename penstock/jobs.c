@@ -138,8 +138,8 @@ static int jobs_list(const struct jobs_args *a)
     }
 
     const struct json_at *const jobs = json_at_member(json_doc_top(doc), "jobs");
-    static const char *const titles[] = {"JOB",   "STATE", "QUEUE", "PRIORITY",
-                                         "TASKS", "AGE",   "WHY"};
+    static const char *const titles[] = {"JOB",     "STATE", "QUEUE", "PRIORITY",
+                                         "RUNNING", "AGE",   "WHY"};
 
     ctl_table_init(&table, ARRAY_LEN(titles));
     for (size_t i = 0; i < ARRAY_LEN(titles); i++)
@@ -187,21 +187,26 @@ static void print_tasks(const struct json_at *tasks)
     for (size_t i = 0; i < json_at_n(tasks); i++) {
         const struct json_at *const task = json_at_item(tasks, i);
 
+        const char *const text = json_at_str(task, "text", "");
+
         ctl_table_cell(&table, "%s", json_at_str(task, "task", ""));
         ctl_table_cell(&table, "%s", json_at_str(task, "state", ""));
         ctl_table_cell(&table, "%" PRIu64, json_at_uint(task, "tries", 0));
         ctl_table_cell(&table, "%s", json_at_str(task, "node", "-"));
         print_cards(&table, task);
         ctl_table_cell(&table, "%s", json_at_str(task, "address", "-"));
-        ctl_table_cell(&table, "%" PRIu64, json_at_uint(task, "pid", 0));
-        ctl_table_cell(&table, "%s", json_at_str(task, "text", ""));
+        if (json_at_uint(task, "pid", 0) == 0)
+            ctl_table_cell(&table, "-");
+        else
+            ctl_table_cell(&table, "%" PRIu64, json_at_uint(task, "pid", 0));
+        ctl_table_cell(&table, "%s", text[0] == '\0' ? "-" : text);
     }
     ctl_table_print(&table);
 }
 
 static void print_why(const struct json_at *job)
 {
-    printf("job %s is %s: %s\n", json_at_str(job, "job", ""), json_at_str(job, "state", ""),
+    printf("job %s %s: %s\n", json_at_str(job, "job", ""), json_at_str(job, "state", ""),
            json_at_str(job, "why", ""));
 }
 
@@ -213,8 +218,8 @@ static void print_job(const struct json_at *job)
     ctl_print_age(waited, sizeof(waited), json_at_uint(job, "waited_us", 0));
     ctl_print_age(ran, sizeof(ran), json_at_uint(job, "ran_us", 0));
     print_why(job);
-    printf("number %" PRIu64 ", queue %s, priority %" PRIu64 ", %s, %" PRIu64 " of %" PRIu64
-           " retries used\nsubmitted %s ago, waited %s, ran %s\n\n",
+    printf("number %" PRIu64 ", queue %s, priority %" PRIu64 ", %s, %" PRIu64 " failed, %" PRIu64
+           " retries allowed\nsubmitted %s ago, waited %s, ran %s\n\n",
            json_at_uint(job, "number", 0), json_at_str(job, "queue", ""),
            json_at_uint(job, "priority", 0),
            json_at_bool(job, "gang", false) ? "gang" : "tasks one by one",
@@ -281,6 +286,21 @@ static int jobs_logs(const struct jobs_args *a, const char *name, const char *ta
 
 /* ---- the verb ---- */
 
+/* sub is unknown, or has a word too few or too many. */
+static int bad_words(const struct args_spec *spec, const char *sub, bool has_more)
+{
+    static const char *const subs[] = {"submit", "list", "show", "why", "cancel", "logs"};
+
+    for (size_t i = 0; i < ARRAY_LEN(subs); i++) {
+        if (strcmp(sub, subs[i]) != 0)
+            continue;
+        if (has_more)
+            return args_usage_error(spec, "too many words after %s", sub);
+        return args_usage_error(spec, "%s needs a %s", sub, i == 0 ? "FILE" : "JOB");
+    }
+    return args_usage_error(spec, "unknown word \"%s\"", sub);
+}
+
 int verb_jobs(int argc, char **argv)
 {
     struct jobs_args a = {.bytes = 64 * 1024};
@@ -298,7 +318,8 @@ int verb_jobs(int argc, char **argv)
         .verb = "jobs",
         .positional = "submit FILE | list | show JOB | why JOB | cancel JOB | logs JOB [TASK]",
         .about = "Batch jobs: tasks that run to their end on the same nodes and cards as the "
-                 "replicas. FILE is a job file (docs/config.md); - reads standard input.",
+                 "replicas.\nFILE is a job file (docs/config.md); - reads standard input. "
+                 "They end with `penstock up`.",
         .options = options,
         .min_positional = 1,
         .max_positional = 3,
@@ -321,6 +342,5 @@ int verb_jobs(int argc, char **argv)
         return jobs_show(&a, name, strcmp(sub, "why") == 0);
     if (argc == 3 && strcmp(sub, "cancel") == 0)
         return jobs_cancel(&a, name);
-    return args_usage_error(&spec, "\"%s\" with %d more words is none of: %s", sub, argc - 2,
-                            spec.positional);
+    return bad_words(&spec, sub, argc > 2);
 }

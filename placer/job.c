@@ -379,7 +379,8 @@ static void job_on_task_end(struct job_book *book, struct job *job, struct job_t
     job_settle(book, job, now_us);
 }
 
-enum job_outcome job_cancel(struct job_book *book, const char *name, uint64_t now_us)
+enum job_outcome job_cancel(struct job_book *book, const char *name, const char *why,
+                            uint64_t now_us)
 {
     struct job *job = job_find(book, name);
 
@@ -389,7 +390,7 @@ enum job_outcome job_cancel(struct job_book *book, const char *name, uint64_t no
         return JOB_E_ENDED;
     if (job->state == JOB_STOPPING && job->ending == JOB_SUCCEEDED)
         return JOB_E_ENDED; /* its work is done, only services are left to stop */
-    job_set_why(book, job, "cancelled by an operator");
+    job_set_why(book, job, "%s", why);
     if (job->state == JOB_STOPPING)
         job->ending = JOB_CANCELLED;
     else

@@ -156,7 +156,8 @@ enum job_outcome {
 /* Takes spec over when it returns JOB_OK. Call job_book_step after it. */
 enum job_outcome job_submit(struct job_book *book, struct job_spec *spec, uint64_t now_us,
                             struct job **ret_job); /* ret_job may be NULL */
-enum job_outcome job_cancel(struct job_book *book, const char *name, uint64_t now_us);
+enum job_outcome job_cancel(struct job_book *book, const char *name, const char *why,
+                            uint64_t now_us);
 struct job *job_find(const struct job_book *book, const char *name); /* the newest of that name */
 
 /* Place what can be placed, in order. Cheap when nothing changed. Jobs that wait for cards are

@@ -94,7 +94,7 @@ def test_a_gang_waits_whole_says_why_and_starts_when_it_has_room(jobs):
     assert all(t["state"] == "pending" and t["cards"] == [] for t in second["tasks"])
     assert third["state"] == "queued" and third["why"] == "behind job second in queue default"
     why = jobs.verb("why", "second").stdout
-    assert why.startswith("job second is waiting: waits for room: task ") and "asks for 100 mCPU, 16 MiB, 1 whole card" in why
+    assert why.startswith("job second waiting: waits for room: task ") and "asks for 100 mCPU, 16 MiB, 1 whole card" in why
     release.touch()
     done = jobs.wait("second", "succeeded")
     assert done["waited_us"] > 0
@@ -149,7 +149,7 @@ def test_list_and_errors(jobs):
     jobs.submit("b", shell("sleep 1000"), priority=3)
     jobs.wait("b", "running")
     lines = jobs.verb("list").stdout.splitlines()
-    assert lines[0].split() == ["JOB", "STATE", "QUEUE", "PRIORITY", "TASKS", "AGE", "WHY"]
+    assert lines[0].split() == ["JOB", "STATE", "QUEUE", "PRIORITY", "RUNNING", "AGE", "WHY"]
     assert lines[1].split()[:5] == ["a", "succeeded", "default", "0", "0/1"]
     assert lines[2].split()[:5] == ["b", "running", "default", "3", "1/1"]
     assert [j["job"] for j in json.loads(jobs.verb("list", "--json").stdout)["jobs"]] == ["a", "b"]

@@ -567,7 +567,8 @@ static void a_cancelled_job_ends_its_processes(void **state)
                                 "\"command\":[\"/bin/sh\",\"-c\",\"sleep 1000\"]}]}");
 
     run_until_state(f, job, JOB_RUNNING);
-    assert_int_equal(job_cancel(job_runner_book(f->runner), "long", f->loop.now_us), JOB_OK);
+    assert_int_equal(job_cancel(job_runner_book(f->runner), "long", "enough", f->loop.now_us),
+                     JOB_OK);
     run_until_state(f, job, JOB_CANCELLED);
     assert_int_equal(kill(job->tasks[0].pid, 0), -1);
     assert_int_equal(kill(job->tasks[1].pid, 0), -1);

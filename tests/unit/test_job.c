@@ -357,7 +357,7 @@ static void the_back_off_doubles_up_to_a_minute(void **state)
         f->now_us += waits_s[i] * US_PER_S;
         job_book_step(f->book, f->now_us);
     }
-    assert_int_equal(job_cancel(f->book, "train", f->now_us), JOB_OK);
+    assert_int_equal(job_cancel(f->book, "train", "enough", f->now_us), JOB_OK);
     exited(f, job, 0, -15);
 }
 
@@ -374,7 +374,7 @@ static void services_are_stopped_when_the_others_have_succeeded(void **state)
     exited(f, job, 2, 0);
     assert_int_equal(f->n_stopped, 1);
     assert_int_equal(job->state, JOB_STOPPING);
-    assert_int_equal(job_cancel(f->book, "j", f->now_us), JOB_E_ENDED);
+    assert_int_equal(job_cancel(f->book, "j", "enough", f->now_us), JOB_E_ENDED);
     exited(f, job, 0, -15);
     assert_int_equal(job->state, JOB_SUCCEEDED);
     assert_int_equal(job->tasks[0].state, TASK_STOPPED);
@@ -429,23 +429,23 @@ static void cancel_ends_a_job_wherever_it_is(void **state)
     struct job *run = submit_cards(f, "run", "\"retries\":3,", 4);
     struct job *wait = submit_cards(f, "wait", "", 1), *queued = submit_cards(f, "queued", "", 1);
 
-    assert_int_equal(job_cancel(f->book, "nobody", f->now_us), JOB_E_UNKNOWN);
-    assert_int_equal(job_cancel(f->book, "queued", f->now_us), JOB_OK);
-    assert_int_equal(job_cancel(f->book, "wait", f->now_us), JOB_OK);
+    assert_int_equal(job_cancel(f->book, "nobody", "enough", f->now_us), JOB_E_UNKNOWN);
+    assert_int_equal(job_cancel(f->book, "queued", "enough", f->now_us), JOB_OK);
+    assert_int_equal(job_cancel(f->book, "wait", "enough", f->now_us), JOB_OK);
     assert_int_equal(queued->state, JOB_CANCELLED);
     assert_int_equal(wait->state, JOB_CANCELLED);
     all_started(f, run);
     exited(f, run, 3, 1); /* stopping, to be tried again */
-    assert_int_equal(job_cancel(f->book, "run", f->now_us), JOB_OK);
+    assert_int_equal(job_cancel(f->book, "run", "enough", f->now_us), JOB_OK);
     for (size_t i = 0; i < 3; i++)
         exited(f, run, i, -15);
     assert_int_equal(run->state, JOB_CANCELLED);
-    assert_int_equal(job_cancel(f->book, "run", f->now_us), JOB_E_ENDED);
+    assert_int_equal(job_cancel(f->book, "run", "enough", f->now_us), JOB_E_ENDED);
 
     run = submit_cards(f, "run", "\"retries\":3,", 1);
     exited(f, run, 0, 1);
     assert_int_equal(run->state, JOB_RETRYING);
-    assert_int_equal(job_cancel(f->book, "run", f->now_us), JOB_OK);
+    assert_int_equal(job_cancel(f->book, "run", "enough", f->now_us), JOB_OK);
     assert_int_equal(run->state, JOB_CANCELLED);
     assert_true(job_book_next_us(f->book) == UINT64_MAX);
 }
@@ -668,7 +668,7 @@ static void random_step(struct fixture *f, struct rng *rng, uint32_t *n_jobs)
         break;
     case 1:
         snprintf(name, sizeof(name), "j%u", (unsigned)rng_below(rng, *n_jobs + 1));
-        job_cancel(f->book, name, f->now_us);
+        job_cancel(f->book, name, "enough", f->now_us);
         break;
     default:
         job_book_each(f->book, pick_active, &p);
