@@ -112,7 +112,9 @@ bool json_at_bool(const struct json_at *at, const char *key, bool dflt)
 char *json_at_text(const struct json_at *at)
 {
     char *const text =
-        at == NULL ? xstrdup("null") : json_dumps(value_of(at), JSON_INDENT(2) | JSON_ENCODE_ANY);
+        at == NULL
+            ? xstrdup("null")
+            : json_dumps(value_of(at), JSON_INDENT(2) | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
 
     check(text != NULL);
     return text;

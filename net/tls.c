@@ -40,9 +40,11 @@ struct tls {
 /* What OpenSSL says last, with what; clears its queue, which is per thread. */
 static int ssl_fault(struct err *err, int code, const char *what)
 {
-    const unsigned long e = ERR_peek_last_error();
+    const unsigned long first = ERR_peek_error(), e = ERR_peek_last_error();
     const char *reason = e != 0 ? ERR_reason_error_string(e) : NULL;
 
+    if (ERR_SYSTEM_ERROR(first)) /* what follows it is "system lib", which says nothing */
+        reason = strerror(ERR_GET_REASON(first));
     err_set(err, code, "%s: %s", what, reason != NULL ? reason : "failed");
     ERR_clear_error();
     return code;

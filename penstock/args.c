@@ -157,12 +157,18 @@ int args_parse(const struct args_spec *spec, int *argc, char **argv)
 
             if (r != ARGS_OK)
                 return r;
+        } else if (!options_ended && strcmp(argv[i], "-h") == 0) {
+            print_help(spec);
+            return ARGS_E_HELP;
         } else if (!options_ended && argv[i][0] == '-' && argv[i][1] != '\0') {
             args_usage_error(spec, "unknown option %s; options begin with two dashes", argv[i]);
             return ARGS_E_USAGE;
         } else if (n_positional == spec->max_positional) {
-            args_usage_error(spec, "what is \"%s\"? it takes %d argument%s", argv[i],
-                             spec->max_positional, spec->max_positional == 1 ? "" : "s");
+            if (spec->max_positional == 0)
+                args_usage_error(spec, "what is \"%s\"? it takes no arguments", argv[i]);
+            else
+                args_usage_error(spec, "what is \"%s\"? it takes at most %d argument%s", argv[i],
+                                 spec->max_positional, spec->max_positional == 1 ? "" : "s");
             return ARGS_E_USAGE;
         } else {
             argv[++n_positional] = argv[i];

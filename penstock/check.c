@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "conf/json_in.h"
 #include "conf/process.h"
 #include "conf/reference.h"
 #include "penstock/args.h"
@@ -12,6 +13,9 @@
 #include "placer/job.h"
 
 #define PRINT_CEILING (64u * 1024 * 1024)
+#define CHECK_BYTES   (4u * 1024 * 1024) /* of a file, as the loader's own limit */
+
+#define S(n) ((n) == 1 ? "" : "s")
 
 static int print_and_free(struct buf *out)
 {
@@ -71,8 +75,9 @@ static int check_dir(const char *dir, bool print_config)
 
         for (size_t i = 0; i < g->n_models; i++)
             n_versions += g->models[i].n_versions;
-        printf("ok: %zu models, %zu versions, %zu nodes, %zu queues\n", g->n_models, n_versions,
-               g->n_nodes, g->n_queues);
+        printf("ok: %zu model%s, %zu version%s, %zu node%s, %zu queue%s\n", g->n_models,
+               S(g->n_models), n_versions, S(n_versions), g->n_nodes, S(g->n_nodes), g->n_queues,
+               S(g->n_queues));
     }
     generation_unref(g);
     return finish(&problems, dir);
@@ -85,10 +90,63 @@ static int check_process(const char *file)
 
     conf_problems_init(&problems);
     if (process_conf_load(&process, file, &problems) == 0)
-        printf("ok: %zu listeners, admin %s\n", process.n_listeners,
+        printf("ok: %zu listener%s, admin %s\n", process.n_listeners, S(process.n_listeners),
                process.admin[0] == '\0' ? "none" : process.admin);
     process_conf_fini(&process);
     return finish(&problems, file);
+}
+
+/* The text of a file of at most CHECK_BYTES; false: it can't be read, which the loaders tell. */
+static bool read_text(const char *file, struct buf *text)
+{
+    FILE *const f = fopen(file, "re");
+    char chunk[16384];
+    size_t n = 0;
+
+    if (f == NULL)
+        return false;
+    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0 && buf_append(text, chunk, n))
+        ;
+    const bool whole = ferror(f) == 0 && !text->overflow;
+    fclose(f);
+    return whole;
+}
+
+static int check_job(const char *file, struct buf *text)
+{
+    struct conf_problems problems;
+
+    conf_problems_init(&problems);
+    struct job_spec *const job = job_file_load(file, buf_cstr(text), text->len, &problems);
+
+    if (job != NULL)
+        printf("ok: job %s\n", job->name);
+    job_spec_free(job);
+    return finish(&problems, file);
+}
+
+/* A job file has tasks, a model has a name: penstock.json has neither. */
+static int check_file(const char *file, const struct args_spec *spec)
+{
+    struct buf text;
+    int r = EXIT_SUCCESS;
+
+    buf_init(&text, CHECK_BYTES);
+    struct json_doc *const doc =
+        read_text(file, &text) ? json_doc_parse(buf_cstr(&text), text.len, NULL) : NULL;
+
+    const struct json_at *const top = doc == NULL ? NULL : json_doc_top(doc);
+
+    if (json_at_member(top, "tasks") != NULL)
+        r = check_job(file, &text);
+    else if (json_at_member(top, "model") != NULL)
+        r = args_usage_error(spec, "%s is one model: check the config folder, which holds models/",
+                             file);
+    else
+        r = check_process(file);
+    json_doc_free(doc);
+    buf_fini(&text);
+    return r;
 }
 
 int verb_check(int argc, char **argv)
@@ -103,10 +161,12 @@ int verb_check(int argc, char **argv)
     };
     const struct args_spec spec = {
         .verb = "check",
-        .positional = "DIR|penstock.json",
-        .about = "Checks a config folder (models/*.json, nodes.json, queues.json), or the config\n"
-                 "file of a process. Prints every problem, one a line, with file, JSON pointer,\n"
-                 "value and rule. Exit 0: fine; 78: there is a problem.",
+        .positional = "DIR|penstock.json|JOBFILE",
+        .about =
+            "Checks a config folder (models/*.json, nodes.json, queues.json), the config file\n"
+            "of a process, or a job file. Prints every problem, one a line, with file, JSON "
+            "pointer,\n"
+            "value and rule. Exit 0: fine; 78: there is a problem.",
         .options = options,
         .max_positional = 1,
     };
@@ -121,6 +181,6 @@ int verb_check(int argc, char **argv)
     if (argc < 2)
         return args_usage_error(&spec, "which folder? DIR is missing");
     if (!print_config && stat(argv[1], &st) == 0 && S_ISREG(st.st_mode))
-        return check_process(argv[1]);
+        return check_file(argv[1], &spec);
     return check_dir(argv[1], print_config);
 }

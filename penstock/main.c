@@ -45,7 +45,8 @@ int main(int argc, char **argv)
 {
     if (argc < 2)
         return print_help(stderr);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
         return print_help(stdout);
     if (strcmp(argv[1], "--version") == 0) {
         puts("penstock " PENSTOCK_VERSION);

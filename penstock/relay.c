@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "net/h2.h"
 #include "net/tls.h"
 #include "penstock/args.h"
 #include "penstock/front.h"
@@ -80,6 +81,8 @@ static int check_options(struct relay *r, const struct args_spec *spec)
                                 r->log_level);
     if (!roster_probe_parse(r->probe, &r->probe_how))
         return args_usage_error(spec, "--probe %s: not one of health, connect, off", r->probe);
+    if (r->engine != NULL && h2_engine_find(r->engine) == NULL)
+        return args_usage_error(spec, "--engine %s: not an HTTP/2 engine of this build", r->engine);
     log_set(level, 2);
     const int bad = find_policy(r, spec);
     return bad != 0 ? bad : split_addresses(r, spec);
@@ -196,7 +199,7 @@ int verb_relay(int argc, char **argv)
         ARG_STR("probe", "HOW", &r.probe,
                 "ask replicas for their health (default), connect only, or off"),
         ARG_STR("admin", "ADDR", &r.admin, "/metrics, /healthz, /readyz, /v1/status; default none"),
-        ARG_STR("engine", "NAME", &r.engine, "HTTP/2 engine; default session"),
+        ARG_STR("engine", "NAME", &r.engine, "HTTP/2 engine: session (default) or native"),
         ARG_UINT("drain-s", "SECONDS", &r.drain_s, 0, 3600,
                  "for running calls after SIGTERM; default 30"),
         ARG_STR("log-level", "LEVEL", &r.log_level, "error, warn, info (default), debug"),
@@ -204,11 +207,13 @@ int verb_relay(int argc, char **argv)
     };
     const struct args_spec spec = {
         .verb = "relay",
-        .positional = "",
-        .about = "A per-call gRPC balancer before any service, without a config file. Each call "
-                 "goes to the replica\nwith the least calls in flight; a replica that dies is "
-                 "left out until it is back.\n\n"
-                 "  penstock relay --listen 127.0.0.1:8080 --to 10.0.0.1:9000,10.0.0.2:9000",
+        .positional = "--listen ADDR --to ADDR[,ADDR...]",
+        .about =
+            "A per-call gRPC balancer before any service, without a config file. Each call "
+            "goes to the replica\nwith fewer calls in flight of two that are drawn (--policy); "
+            "one that dies is left out until it is back.\nEverything passes, also health "
+            "checks and reflection.\n\n"
+            "  penstock relay --listen 127.0.0.1:8080 --to 10.0.0.1:9000,10.0.0.2:9000",
         .options = options,
     };
     const int parsed = args_parse(&spec, &argc, argv);

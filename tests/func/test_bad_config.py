@@ -146,7 +146,7 @@ def check(programs, folder):
 def test_the_config_that_the_rows_change_is_fine(programs, tmp_path):
     r = check(programs, write(tmp_path, GOOD))
     assert r.returncode == 0, r.stdout
-    assert r.stdout == "ok: 4 models, 6 versions, 1 nodes, 2 queues\n"
+    assert r.stdout == "ok: 4 models, 6 versions, 1 node, 2 queues\n"
 
 
 @pytest.mark.parametrize("pointer, value, line", ROWS)
@@ -236,3 +236,29 @@ def test_schema_is_json_and_knows_every_file(programs):
     assert set(defs) == {"model", "nodes", "queues", "process"}
     assert defs["model"]["required"] == ["model"]
     assert defs["model"]["properties"]["limits"]["properties"]["attempts"]["maximum"] == 10
+
+
+JOB = {"job": "train", "tasks": [{"role": "worker", "command": ["true"]}]}
+
+
+@pytest.mark.parametrize("contents, status, says", [
+    pytest.param(JOB, 0, "ok: job train\n", id="a job"),
+    pytest.param({**JOB, "retrie": 2}, 78, "#/retrie: unknown key; nearest: retries\n1 problem in ", id="a job with a wrong key"),
+    pytest.param(GOOD["models/echo.json"], 64, " is one model: check the config folder, which holds models/\n", id="a model"),
+    pytest.param({"workers": 2}, 0, "ok: 1 listener, admin 127.0.0.1:7080\n", id="a process"),
+])
+def test_a_file_alone_is_checked_as_what_it_is(programs, tmp_path, contents, status, says):
+    (tmp_path / "file.json").write_text(json.dumps(contents))
+    r = check(programs, tmp_path / "file.json")
+    assert r.returncode == status, r.stdout + r.stderr
+    assert says in r.stdout + r.stderr
+
+
+@pytest.mark.parametrize("flags, status, says", [
+    pytest.param(["--cert", "/nope.pem", "--key", "/nope.pem"], 1, "/nope.pem: No such file or directory\n", id="no certificate"),
+    pytest.param(["--engine", "steam"], 64, "penstock relay: --engine steam: not an HTTP/2 engine of this build\n", id="engine"),
+    pytest.param(["word"], 64, 'penstock relay: what is "word"? it takes no arguments\n', id="a word"),
+])
+def test_a_relay_that_cannot_start_says_why(programs, flags, status, says):
+    r = programs.run("penstock", "relay", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1", *flags)
+    assert r.returncode == status and says in r.stderr, r.stderr
