@@ -334,6 +334,36 @@ static bool request_is_from_here(struct admin_request *r)
     return false;
 }
 
+/* The pages that are there, for people who look around: at /, and with the 404 of a wrong one. */
+static void reply_pages(struct admin_request *r, const char *url)
+{
+    const bool asked = strcmp(url, "/") == 0;
+    char error[256];
+    struct buf body;
+    struct json_out j;
+
+    snprintf(error, sizeof(error), "no such page: %.200s", url);
+    buf_init(&body, ADMIN_BODY_BYTES);
+    json_out_init(&j, &body);
+    json_out_object(&j, NULL);
+    if (!asked)
+        json_out_str(&j, "error", error);
+    json_out_array(&j, "pages");
+    list_each (&r->admin->routes, it) {
+        const struct route *const page = list_entry(it, struct route, node);
+        char line[256];
+
+        snprintf(line, sizeof(line), "%s %s%s", page->method, page->path,
+                 page->takes_rest ? "*" : "");
+        json_out_str(&j, NULL, line);
+    }
+    json_out_end_array(&j);
+    json_out_end_object(&j);
+    admin_reply(r, asked ? MHD_HTTP_OK : MHD_HTTP_NOT_FOUND, "application/json", buf_cstr(&body),
+                body.len);
+    buf_fini(&body);
+}
+
 /* The whole request is here: to the handler, or refused. */
 static void request_run(struct admin_request *r, const char *url, const char *method)
 {
@@ -347,7 +377,7 @@ static void request_run(struct admin_request *r, const char *url, const char *me
     } else if (r->refusal == MHD_HTTP_METHOD_NOT_ALLOWED) {
         admin_reply_error(r, r->refusal, "%s is not a method of %s", method, url);
     } else {
-        admin_reply_error(r, r->refusal, "no such page: %s", url);
+        reply_pages(r, url);
     }
 }
 

@@ -102,11 +102,11 @@ void local_on_message(struct local_call *c, const uint8_t *message, size_t len)
         return;
     if (len > LOCAL_MESSAGE_BYTES) {
         local_finish(c, GRPC_RESOURCE_EXHAUSTED,
-                     "penstock: a request to the gateway itself is at most 64 KiB");
+                     "a request to the gateway itself is at most 64 KiB");
         return;
     }
     if (c->got_message && !c->method->client_streams) {
-        local_finish(c, GRPC_INTERNAL, "penstock: this method takes one request message");
+        local_finish(c, GRPC_INTERNAL, "this method takes one request message");
         return;
     }
     c->got_message = true;
@@ -118,7 +118,7 @@ void local_on_end(struct local_call *c)
     if (c->finished)
         return;
     if (!c->got_message && !c->method->client_streams)
-        local_finish(c, GRPC_INTERNAL, "penstock: the request message is missing");
+        local_finish(c, GRPC_INTERNAL, "the request message is missing");
     else if (!c->method->stays_open)
         local_finish(c, GRPC_OK, "");
 }
@@ -148,7 +148,7 @@ void local_send_packed(struct local_call *c, const struct ProtobufCMessage *mess
 
 void local_bad_request(struct local_call *c)
 {
-    local_finish(c, GRPC_INTERNAL, "penstock: the request can't be decoded");
+    local_finish(c, GRPC_INTERNAL, "the request can't be decoded");
 }
 
 /* What the catalogue says. */

@@ -2,6 +2,7 @@
  *
  * Names: "" (at least one route can serve), a service, "model:NAME", "model:NAME/VERSION" (number
  * or label). Source: health.proto; gRFC A90 for List. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,11 +89,17 @@ static void check_on_message(struct local_call *c, const uint8_t *message, size_
         return;
     }
     const int state = state_of(c->local, q->service);
-    grpc__health__v1__health_check_request__free_unpacked(q, NULL);
+
     if (state == SERVICE_UNKNOWN) {
-        local_finish(c, GRPC_NOT_FOUND, "penstock: unknown service");
-        return;
+        char why[192];
+
+        snprintf(why, sizeof(why),
+                 "no health of \"%.128s\": neither a service nor model:NAME[/VERSION]", q->service);
+        local_finish(c, GRPC_NOT_FOUND, why);
     }
+    grpc__health__v1__health_check_request__free_unpacked(q, NULL);
+    if (state == SERVICE_UNKNOWN)
+        return;
     send_state(c, state);
     local_finish(c, GRPC_OK, "");
 }
@@ -174,7 +181,7 @@ static void list_on_message(struct local_call *c, const uint8_t *message, size_t
     if (to.n <= LIST_MAX)
         local_finish(c, GRPC_OK, "");
     else
-        local_finish(c, GRPC_RESOURCE_EXHAUSTED, "penstock: more than 1000 names; use Check");
+        local_finish(c, GRPC_RESOURCE_EXHAUSTED, "more than 1000 names; use Check");
 }
 
 const struct local_method local_health_methods[] = {

@@ -312,7 +312,7 @@ static void stream_on_deadline(struct timer *t)
 
     const char *where = s->state == STREAM_HEADERS  ? "reading the request"
                         : s->state == STREAM_QUEUED ? "waiting for a replica"
-                                                    : "at a replica";
+                                                    : "at replica";
     char at[160] = "";
 
     if (s->attempt.member != NULL)

@@ -159,7 +159,7 @@ static int print_diff(const struct ctl *ctl, const struct json_at *config,
         puts(buf_cstr(&text));
         buf_fini(&text);
     } else {
-        fputs(buf_cstr(&out), stdout);
+        fputs(out.len > 0 ? buf_cstr(&out) : "unchanged: apply would do nothing\n", stdout);
     }
     buf_fini(&out);
     return EXIT_SUCCESS;

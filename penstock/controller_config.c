@@ -60,8 +60,8 @@ static int put_in_force(struct controller *c, struct generation *g, const struct
     if (c->gateway != NULL)
         controller_take_generation(c, by->back);
     generation_unref(before); /* last: the fleet pointed into it until now */
-    decisions_add(c->decisions, "apply", "", "", "generation %" PRIu64 " by %s: %s", g->number,
-                  by->author, by->reason);
+    decisions_add(c->decisions, "apply", "", "", "generation %" PRIu64 " by %s%s%s", g->number,
+                  by->author, by->reason[0] == '\0' ? "" : ": ", by->reason);
     return APPLY_OK;
 }
 

@@ -20,7 +20,8 @@ void ctl_init(struct ctl *c)
 }
 
 /* {"error": "one line", "problems": ["...", ...]} */
-static int print_refusal(int status, const char *body, size_t len)
+static int print_refusal(const struct ctl *c, const char *path, int status, const char *body,
+                         size_t len)
 {
     struct json_doc *const doc = json_doc_parse(body, len, NULL);
     const struct json_at *const top = doc == NULL ? NULL : json_doc_top(doc);
@@ -28,7 +29,17 @@ static int print_refusal(int status, const char *body, size_t len)
 
     for (size_t i = 0; i < json_at_n(problems); i++)
         fprintf(stderr, "%s\n", json_at_str(json_at_item(problems, i), NULL, ""));
-    fprintf(stderr, "penstock: %s\n", json_at_str(top, "error", "the answer makes no sense"));
+    if (doc == NULL)
+        fprintf(stderr,
+                "penstock: %s answered HTTP %d without JSON: is it a penstock's admin "
+                "address?\n",
+                c->admin, status);
+    else if (json_at_member(top, "pages") != NULL)
+        fprintf(stderr,
+                "penstock: the process at %s has no %.*s: only `penstock up` has a controller\n",
+                c->admin, (int)strcspn(path, "?"), path);
+    else
+        fprintf(stderr, "penstock: %s\n", json_at_str(top, "error", "the answer makes no sense"));
     json_doc_free(doc);
     return status == 422 ? EX_CONFIG : EXIT_FAILURE;
 }
@@ -52,7 +63,7 @@ static int request(const struct ctl *c, const char *path, const char *body, size
     }
     free(url);
     if (resp.status < 200 || resp.status > 299) {
-        result = print_refusal(resp.status, resp.body, resp.body_len);
+        result = print_refusal(c, path, resp.status, resp.body, resp.body_len);
     } else {
         *ret_doc = json_doc_parse(resp.body, resp.body_len, &err);
         if (*ret_doc == NULL) {

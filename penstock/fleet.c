@@ -124,9 +124,9 @@ void run_keep_warm(struct fleet *f, struct run *run, uint32_t warm_s, uint64_t n
     run->warm_until_us = now_us + warm_s * US_PER_S;
     if (run->warm_replicas > 0 && warm_s > 0)
         decisions_add(f->decisions, "keep_warm", run->model, run->version,
-                      "%u ready replicas stay for %u s: its traffic was taken away, a rollback "
-                      "would want them",
-                      run->warm_replicas, warm_s);
+                      "%u ready replica%s for %u s: it lost traffic, a rollback would want "
+                      "all of them",
+                      run->warm_replicas, run->warm_replicas == 1 ? " stays" : "s stay", warm_s);
 }
 
 static void take_version(struct fleet *f, const struct model_conf *m, size_t i, uint64_t now_us)

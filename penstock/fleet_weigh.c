@@ -78,12 +78,13 @@ static void tell(struct fleet *f, struct run *run, bool held)
     if (held && !run->held)
         decisions_add(
             f->decisions, "traffic_held", run->model, run->version,
-            "it shall have %u parts and gets %u for now: %u of %u replicas are ready; who "
-            "had the others keeps them",
+            "it is to have %u parts and gets %u for now: %u of %u replicas are ready; the "
+            "versions that had the others keep them",
             run->weight, run->shown, ready, run->needed);
     if (!held && run->held)
         decisions_add(f->decisions, "traffic_moved", run->model, run->version,
-                      "it has its %u parts: %u replicas are ready", run->weight, ready);
+                      "it has its %u parts: %u replica%s ready", run->weight, ready,
+                      ready == 1 ? " is" : "s are");
     f->n_held += held;
     run->held = held;
 }

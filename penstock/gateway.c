@@ -31,6 +31,20 @@ static void publish(void *arg)
     snapshot_unref(s);
 }
 
+/* A folder written for `penstock up` is no error here, but somebody should know. */
+static void warn_of_commands(const struct generation *g)
+{
+    for (size_t m = 0; m < g->n_models; m++) {
+        for (size_t i = 0; i < g->models[m].n_versions; i++) {
+            if (g->models[m].versions[i].n_command > 0)
+                log_warn("no_endpoints",
+                         "model=%s version=%s msg=\"it has a command: only penstock up starts "
+                         "replicas\"",
+                         g->models[m].name, g->models[m].versions[i].name);
+        }
+    }
+}
+
 /* The models folder as the next generation; false: the problems are in p. */
 static bool load(struct gateway_verb *v, struct conf_problems *p)
 {
@@ -39,6 +53,7 @@ static bool load(struct gateway_verb *v, struct conf_problems *p)
     if (g == NULL)
         return false;
     g->number = ++v->n_generations;
+    warn_of_commands(g);
     roster_set(&v->roster, g);
     generation_unref(g);
     return true;

@@ -8,7 +8,8 @@
 #include "base/clock.h"
 #include "penstock/ctl.h"
 
-#define DIFF_COLUMNS 160 /* of a line of `history`; --json has all of it */
+#define DIFF_COLUMNS    160 /* of a line of `history`; --json has all of it */
+#define NOT_READY_SHOWN 10  /* replicas of a version below `status`; --json has all of them */
 
 /* Options, request and --json, which all of them share. NULL: *ret_status is the exit status. */
 static struct json_doc *ask(const struct args_spec *spec, struct ctl *ctl, const char *path,
@@ -48,8 +49,35 @@ static void status_version(struct ctl_table *t, const struct json_at *m, const s
     ctl_table_cell(t, "%" PRIu64, json_at_uint(v, "queued", 0));
     ctl_table_cell(t, "%" PRIu64, json_at_uint(v, "finished", 0));
     ctl_table_cell(t, "%" PRIu64, json_at_uint(v, "failed", 0));
-    ctl_table_cell(t, "%.1f", json_at_double(v, "p50_ms", 0));
-    ctl_table_cell(t, "%.1f", json_at_double(v, "p99_ms", 0));
+    for (size_t i = 0; i < 2; i++) {
+        if (json_at_uint(v, "finished", 0) == 0)
+            ctl_table_cell(t, "-");
+        else
+            ctl_table_cell(t, "%.1f", json_at_double(v, i == 0 ? "p50_ms" : "p99_ms", 0));
+    }
+}
+
+/* Which replicas the READY column misses, and what they are instead. */
+static void status_not_ready(const struct json_at *m, const struct json_at *v)
+{
+    const struct json_at *const endpoints = json_at_member(v, "endpoints");
+    size_t n_more = 0, n = 0;
+
+    for (size_t i = 0; i < json_at_n(endpoints); i++) {
+        const struct json_at *const e = json_at_item(endpoints, i);
+        const char *const state = json_at_str(e, "state", "");
+
+        if (strcmp(state, "ready") == 0)
+            continue;
+        if (n++ < NOT_READY_SHOWN)
+            printf("%s/%s: %s is %s\n", json_at_str(m, "model", "?"),
+                   json_at_str(v, "version", "?"), json_at_str(e, "replica", "?"), state);
+        else
+            n_more++;
+    }
+    if (n_more > 0)
+        printf("%s/%s: %zu more\n", json_at_str(m, "model", "?"), json_at_str(v, "version", "?"),
+               n_more);
 }
 
 int verb_status(int argc, char **argv)
@@ -89,6 +117,13 @@ int verb_status(int argc, char **argv)
             status_version(&t, model, json_at_item(versions, v));
     }
     ctl_table_print(&t);
+    for (size_t m = 0; m < json_at_n(models); m++) {
+        const struct json_at *const model = json_at_item(models, m);
+        const struct json_at *const versions = json_at_member(model, "versions");
+
+        for (size_t v = 0; v < json_at_n(versions); v++)
+            status_not_ready(model, json_at_item(versions, v));
+    }
     json_doc_free(doc);
     return status;
 }
@@ -232,9 +267,11 @@ static void print_generation(const struct json_at *g, bool in_force)
     char when[32];
 
     format_time(when, json_at_uint(g, "created_us", 0));
-    printf("generation %" PRIu64 "%s  %s  %s  %s\n", json_at_uint(g, "generation", 0),
+    const char *const reason = json_at_str(g, "reason", "");
+
+    printf("generation %" PRIu64 "%s  %s  %s%s%s\n", json_at_uint(g, "generation", 0),
            in_force ? " (in force)" : "", when, json_at_str(g, "author", "?"),
-           json_at_str(g, "reason", ""));
+           reason[0] == '\0' ? "" : "  ", reason);
     while (*line != '\0') {
         const char *const end = strchrnul(line, '\n');
 

@@ -157,3 +157,32 @@ def test_what_cannot_start_says_why(programs, stock, tmp_path, flags, status, te
     tree = penstock.write_models(tmp_path / "config", {"m": of({"1": [stock().address]})})
     r = programs.run("penstock", "gateway", *[str(tree) if f == "TREE" else f for f in flags])
     assert (r.returncode, text in r.stderr) == (status, True), r.stderr
+
+
+@pytest.mark.parametrize("verb", ["replicas", "nodes", "history", "why", "jobs list", "rollback m", "traffic m 1=10000"])
+def test_verbs_for_a_controller_say_that_there_is_none(programs, stock, tmp_path, verb):
+    gateway = penstock.gateway(programs, tmp_path, {"m": of({"1": [stock().address]})})
+    r = programs.run("penstock", *verb.split(), "--admin", gateway.admin)
+    assert r.returncode == 1
+    assert r.stderr.startswith(f"penstock: the process at {gateway.admin} has no /v1/")
+    assert r.stderr.endswith(": only `penstock up` has a controller\n")
+
+
+def test_status_names_the_replicas_that_are_not_ready(programs, stock, tmp_path):
+    there, gone = stock().address, f"127.0.0.1:{penstock.free_port()}"
+    gateway = penstock.gateway(programs, tmp_path, {"m": of({"1": [there, gone]})})
+    penstock.wait_for(lambda: endpoints(gateway)[there]["state"] == "ready" and endpoints(gateway)[gone]["state"] == "unhealthy", 10)
+    r = programs.run("penstock", "status", "--admin", gateway.admin)
+    assert r.stdout.splitlines()[3:] == [f"m/1: {gone} is unhealthy"], r.stdout
+    assert r.stdout.splitlines()[2].split()[-2:] == ["-", "-"]  # no call, no latency
+
+
+def test_versions_with_a_command_are_warned_of(programs, stock, tmp_path):
+    gateway = penstock.gateway(programs, tmp_path, {"m": {"versions": {"1": {"command": ["serve"]}}}})
+    gateway.wait_event("no_endpoints", model="m", version="1")
+
+
+def test_a_health_check_of_an_unknown_name_says_what_names_there_are(programs, stock, tmp_path):
+    gateway = penstock.gateway(programs, tmp_path, {"m": of({"1": [stock().address]})})
+    answer = penstock.call(gateway.grpc, "/grpc.health.v1.Health/Check", health_pb2.HealthCheckRequest(service="model:x").SerializeToString())
+    assert (answer.code, answer.details) == ("NOT_FOUND", 'penstock: no health of "model:x": neither a service nor model:NAME[/VERSION]')

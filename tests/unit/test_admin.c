@@ -203,7 +203,8 @@ static void unknown_pages_and_methods_are_told_apart(void **state)
     struct fixture *const f = *state;
 
     assert_answer(f, "GET /v1/nope HTTP/1.1" CLOSE "\r\n", "HTTP/1.1 404",
-                  "{\"error\":\"no such page: /v1/nope\"}");
+                  "{\"error\":\"no such page: /v1/nope\",\"pages\":[\"");
+    assert_answer(f, "GET / HTTP/1.1" CLOSE "\r\n", "HTTP/1.1 200", "\"POST /v1/echo\"");
     assert_answer(f, "GET /v1/echo HTTP/1.1" CLOSE "\r\n", "HTTP/1.1 405",
                   "GET is not a method of /v1/echo");
     assert_answer(f, "GET /v1/echo/more HTTP/1.1" CLOSE "\r\n", "HTTP/1.1 404", "no such page");
