@@ -46,10 +46,16 @@ const struct conf_table conf_gpu_table = {
 };
 
 static const struct conf_field version_fields[] = {
-    CONF_STRS(struct version_conf, command, "command", .max = 256, .max_value = TEXT_MAX_BYTES,
-              .rule = conf_rule_argument,
-              .doc = "Program and arguments of a replica that penstock starts. {address}, {host}, "
-                     "{port}, {model}, {version}, {replica}, {node} and {cards} are filled in."),
+    CONF_STRS(
+        struct version_conf, command, "command", .max = 256, .max_value = TEXT_MAX_BYTES,
+        .rule = conf_rule_argument,
+        .doc = "Program and arguments of a replica that penstock starts. {address}, {host}, "
+               "{port}, {model}, {version}, {replica}, {node} and {cards} are filled in. It runs "
+               "in penstock's own folder, with penstock's environment and `PORT`, "
+               "`PENSTOCK_ADDRESS`, `PENSTOCK_NODE`, `PENSTOCK_MODEL`, `PENSTOCK_VERSION`, "
+               "`PENSTOCK_REPLICA`, `CUDA_VISIBLE_DEVICES` (its cards), and for a share of a "
+               "card `CUDA_MPS_ACTIVE_THREAD_PERCENTAGE` and "
+               "`CUDA_MPS_PINNED_DEVICE_MEM_LIMIT`."),
     CONF_STRS(struct version_conf, endpoints, "endpoints", .max = 1024,
               .max_value = NAME_MAX_BYTES * 2, .rule = conf_rule_endpoint,
               .doc = "Addresses of replicas that somebody else runs and that serve this version."),

@@ -44,7 +44,9 @@ static const struct conf_field process_fields[] = {
     CONF_STR(struct process_conf, admin, "admin", .max = 256, .rule = conf_rule_admin,
              .dflt_text = "127.0.0.1:7080", .doc = "Address of the admin interface. Empty: none."),
     CONF_STR(struct process_conf, state, "state", .min = 1, .max = PATH_BYTES_MAX,
-             .dflt_text = "state", .doc = "Folder of the state: generations, history, jobs."),
+             .dflt_text = "state",
+             .doc = "Folder of the state: generations with their history, and `logs/` of "
+                    "replicas and tasks. Jobs are not kept over a restart."),
     CONF_STR(struct process_conf, models, "models", .max = PATH_BYTES_MAX,
              .doc =
                  "Config folder that `penstock up` applies when it starts. Empty: the generation "

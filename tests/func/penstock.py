@@ -26,7 +26,7 @@ import urllib.request
 import grpc
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("PENSTOCK_BUILD", ROOT / "build-test"))
+BUILD = pathlib.Path(os.environ.get("PENSTOCK_BUILD", ROOT / "build-test")).resolve()
 SANITIZED = BUILD.name == "build-test"
 START_S = 30  # a sanitized binary on a busy machine
 SANITIZER_REPORT = re.compile(r"ERROR: (Address|Leak|Thread)Sanitizer|runtime error:|check failed")
