@@ -165,6 +165,9 @@ static enum hpack_result inflate_one(struct walk *w, const uint8_t **p, const ui
     ssize_t used;
     int flags = 0;
 
+    /* The inflater would refuse it too, but behind a remembered run it has seen no field yet. */
+    if (w->n_seen > 0 && (**p & 0xe0) == 0x20)
+        return HPACK_BROKEN; /* RFC 7541 4.2: a size update stands at the beginning of a block */
     while (r.kind == HPACK_SIZE) {
         const size_t n = hpack_repr_read(&r, q, end);
 

@@ -256,6 +256,24 @@ static void evicted_entries_are_not_remembered(void **state)
     slab_pool_fini(&pool);
 }
 
+/* RFC 7541 4.2: a size update stands before the first field, also where the first fields are
+ * remembered and the inflater has not seen them. */
+static void a_size_update_behind_a_remembered_run_is_refused(void **state)
+{
+    struct slab_pool pool;
+    struct hpack_in in;
+
+    (void)state;
+    slab_pool_init(&pool);
+    hpack_in_init(&in);
+    for (int i = 0; i < 3; i++) /* into the memo, and from it */
+        assert_int_equal(DECODE(&in, &pool, "\x82\x86\x84"), HPACK_OK);
+    assert_int_equal(DECODE(&in, &pool, "\x20\x3f\xe1\x1f\x82\x86\x84"), HPACK_OK);
+    assert_int_equal(DECODE(&in, &pool, "\x82\x86\x84\x20\x82"), HPACK_BROKEN);
+    hpack_in_fini(&in);
+    slab_pool_fini(&pool);
+}
+
 /* An entry moves back by one with each insertion, until it is pushed out and comes anew. */
 static void block_outlives_its_entry(void **state)
 {
@@ -323,6 +341,7 @@ int main(void)
         cmocka_unit_test(coming_blocks_are_what_the_plain_coder_says),
         cmocka_unit_test(leaving_blocks_decode_to_the_fields),
         cmocka_unit_test(evicted_entries_are_not_remembered),
+        cmocka_unit_test(a_size_update_behind_a_remembered_run_is_refused),
         cmocka_unit_test(block_outlives_its_entry),
         cmocka_unit_test(unique_values_enter_no_table),
     };
