@@ -59,7 +59,7 @@ struct worker {
     struct list spare_streams; /* ended ones with their arenas' first chunk */
     uint32_t n_spare_streams;
     uint32_t streams_peak; /* most at once since the last report: so many spare ones are kept */
-    struct list held; /* streams whose response headers wait, oldest first */
+    struct list held;      /* streams whose response headers wait, oldest first */
     struct timer held_timer;
     struct list heavy; /* streams that hold bytes which one side does not take, longest first */
 
