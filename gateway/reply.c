@@ -7,8 +7,13 @@
 
 /* Response headers wait this long for data or a status. While they do, the call may still be tried
  * elsewhere (a status in trailers without data); a server that says hello early and works on is
- * believed after that time. */
+ * believed after that time. Headers that are no gRPC wait as well: what comes behind them may be a
+ * worse fault, which our reset would cover. */
 #define HOLD_HEADERS_US (10 * US_PER_MS)
+
+/* At its deadline a grpc-go server resets with CANCEL and says nothing else, and its clock may be a
+ * little ahead of ours: that is the deadline, not somebody's cancel. */
+#define CLOCKS_DIFFER_US (20 * US_PER_MS)
 
 /* --- credit --- */
 
@@ -25,6 +30,7 @@ void reply_drop_held(struct stream *s)
     list_remove(&s->held_node);
     s->held = NULL;
     s->n_held = 0;
+    s->not_grpc = 0;
 }
 
 void reply_commit(struct stream *s)
@@ -45,17 +51,6 @@ static void reply_arm_held_timer(struct worker *w)
 
     if (s != NULL)
         timer_start(&w->loop, &w->held_timer, s->held_until_us);
-}
-
-void reply_on_held_timer(struct timer *t)
-{
-    struct worker *w = container_of(t, struct worker, held_timer);
-    struct stream *s;
-
-    while ((s = list_first(&w->held, struct stream, held_node)) != NULL &&
-           s->held_until_us <= w->loop.now_us)
-        reply_commit(s);
-    reply_arm_held_timer(w);
 }
 
 /* Fields as the client shall get them: without the hop-by-hop ones. Returns how many; dst is the
@@ -115,7 +110,31 @@ static void reply_not_grpc(struct stream *s, int http_status)
         snprintf(why, sizeof(why), "answered without content-type application/grpc");
     else
         snprintf(why, sizeof(why), "answered HTTP status %d without a grpc-status", http_status);
+    reply_drop_held(s);
     attempt_failed(s, outcome_of_http(http_status), grpc_status_of_http(http_status), why);
+}
+
+void reply_on_held_timer(struct timer *t)
+{
+    struct worker *w = container_of(t, struct worker, held_timer);
+    struct stream *s;
+
+    while ((s = list_first(&w->held, struct stream, held_node)) != NULL &&
+           s->held_until_us <= w->loop.now_us) {
+        if (s->not_grpc != 0)
+            reply_not_grpc(s, s->not_grpc);
+        else
+            reply_commit(s);
+    }
+    reply_arm_held_timer(w);
+}
+
+static void reply_hold(struct stream *s)
+{
+    s->held_until_us = stream_now(s) + HOLD_HEADERS_US;
+    list_push_back(&s->worker->held, &s->held_node);
+    if (!heap_node_is_linked(&s->worker->held_timer.node))
+        reply_arm_held_timer(s->worker);
 }
 
 static void reply_headers(struct stream *s, const struct h2_field *fields, size_t n)
@@ -124,12 +143,13 @@ static void reply_headers(struct stream *s, const struct h2_field *fields, size_
     struct h2_field *kept;
     size_t n_kept;
 
-    if (s->state != STREAM_SENT || s->held != NULL) {
+    if (s->state != STREAM_SENT || s->held != NULL || s->not_grpc != 0) {
         attempt_failed(s, OUTCOME_SERVER_ERROR, GRPC_INTERNAL, "sent its response headers twice");
         return;
     }
     if (http_status != 200 || !has_grpc_content_type(fields, n)) {
-        reply_not_grpc(s, http_status);
+        s->not_grpc = http_status;
+        reply_hold(s);
         return;
     }
     n_kept = reply_fields(s, fields, n, &kept);
@@ -146,10 +166,7 @@ static void reply_headers(struct stream *s, const struct h2_field *fields, size_
         return;
     }
     s->n_held = n_kept;
-    s->held_until_us = stream_now(s) + HOLD_HEADERS_US;
-    list_push_back(&s->worker->held, &s->held_node);
-    if (!heap_node_is_linked(&s->worker->held_timer.node))
-        reply_arm_held_timer(s->worker);
+    reply_hold(s);
 }
 
 /* --- the status --- */
@@ -260,7 +277,9 @@ static void upstream_on_headers(void *user, struct h2_stream *up, enum h2_block 
     (void)user;
     if (s == NULL || kind == H2_INFORMATIONAL)
         return;
-    if (end)
+    if (end && s->not_grpc != 0)
+        reply_not_grpc(s, s->not_grpc);
+    else if (end)
         reply_status(s, kind, fields, n);
     else
         reply_headers(s, fields, n);
@@ -299,6 +318,10 @@ static void upstream_on_data(void *user, struct h2_stream *up, struct slab *slab
     (void)user;
     if (s == NULL) {
         h2_consume(up, len);
+        return;
+    }
+    if (s->not_grpc != 0) {
+        reply_not_grpc(s, s->not_grpc);
         return;
     }
     if (s->state == STREAM_SENT && s->held == NULL) {
@@ -340,13 +363,23 @@ static void upstream_on_close(void *user, struct h2_stream *up, uint32_t code, b
         return;
     h2_stream_set_user(up, NULL);
     s->attempt.up = NULL; /* gone: nothing to cancel */
+    if (s->not_grpc != 0) {
+        reply_not_grpc(s, s->not_grpc);
+        return;
+    }
+    if (code == H2_CANCEL && s->deadline_us != 0 &&
+        stream_now(s) + CLOCKS_DIFFER_US >= s->deadline_us) {
+        stream_deadline_passed(s);
+        return;
+    }
+    if (code == H2_CONNECT_ERROR && h2_is_done(h2_stream_h2(up))) {
+        attempt_failed(s, OUTCOME_LOST, GRPC_UNAVAILABLE, "broke its connection under the call");
+        return;
+    }
     switch (code) {
     case H2_REFUSED_STREAM:
         attempt_failed(s, OUTCOME_REFUSED, GRPC_UNAVAILABLE,
                        "did not take the call (REFUSED_STREAM)");
-        return;
-    case H2_CONNECT_ERROR:
-        attempt_failed(s, OUTCOME_LOST, GRPC_UNAVAILABLE, "broke its connection under the call");
         return;
     default:
         snprintf(why, sizeof(why), "reset the call with %s", h2_code_name(code));

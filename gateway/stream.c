@@ -310,6 +310,11 @@ static void stream_on_deadline(struct timer *t)
         return;
     }
 
+    stream_deadline_passed(s);
+}
+
+void stream_deadline_passed(struct stream *s)
+{
     const char *where = s->state == STREAM_HEADERS  ? "reading the request"
                         : s->state == STREAM_QUEUED ? "waiting for a replica"
                                                     : "at replica";

@@ -116,6 +116,7 @@ struct stream {
     struct grpc_reader response_reader;
     struct h2_field *held; /* response headers not passed on yet; NULL: none */
     size_t n_held;
+    int not_grpc;           /* HTTP status of response headers that are no gRPC and wait; 0: none */
     struct list held_node;  /* worker.held */
     struct list heavy_node; /* worker.heavy */
     size_t booked_bytes;    /* in worker.call_bytes */
@@ -185,7 +186,8 @@ void attempt_on_again(struct timer *t); /* stream.again */
 extern const struct h2_events upstream_events; /* for net/pool; streams' users are struct stream */
 void reply_commit(struct stream *s);           /* pass held headers on */
 void reply_drop_held(struct stream *s);
-void reply_on_held_timer(struct timer *t); /* worker.held_timer */
+void stream_deadline_passed(struct stream *s); /* ends it with DEADLINE_EXCEEDED */
+void reply_on_held_timer(struct timer *t);     /* worker.held_timer */
 /* The client's output took bytes of the response. */
 void reply_credit(struct stream *s, size_t bytes);
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Adds up what the tests of one run said: what failed, what was skipped and why, and the total.
 
-usage: tally.py RESULTS [--filtered] KIND...      KIND: unit, lint, func; --filtered: a kind may have had nothing to run
+usage: tally.py RESULTS [--filtered] KIND...      KIND: unit, lint, func, conform; --filtered: a kind may have had nothing to run
 
-RESULTS holds unit.json (meson's test log; each cmocka program wrote TAP), lint-*.tap and func.xml (JUnit, from
-pytest). The last line is `N passed, N failed, N skipped`; exit 1 when anything failed or a kind left no result.
+RESULTS holds unit.json (meson's test log; each cmocka program wrote TAP), lint-*.tap, func.xml and conform.xml (JUnit,
+from pytest). The last line is `N passed, N failed, N skipped`; exit 1 when anything failed or a kind left no result.
 """
 import json
 import pathlib
@@ -78,7 +78,8 @@ def main():
     filtered = kinds[0] == "--filtered"
     kinds = kinds[filtered:]
     tally = Tally()
-    readers = {"unit": ("unit.json", tally.add_unit), "lint": ("lint-*.tap", tally.add_lint), "func": ("func.xml", tally.add_func)}
+    readers = {"unit": ("unit.json", tally.add_unit), "lint": ("lint-*.tap", tally.add_lint), "func": ("func.xml", tally.add_func),
+               "conform": ("conform.xml", tally.add_func)}
     for kind in kinds:
         pattern, read = readers[kind]
         logs = sorted(results.glob(pattern))
