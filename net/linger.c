@@ -11,11 +11,10 @@
 #include "base/xalloc.h"
 #include "net/loop.h"
 
-#define LINGER_US    US_PER_S      /* a peer that is there ends in a round trip */
-#define LINGER_MAX   256u          /* of a loop: more are closed at once */
-#define LINGER_BYTES (1024 * 1024) /* read and dropped: more than a stopped upload has on its way  \
-                                    */
-#define LINGER_READS   8           /* per turn */
+#define LINGER_US      US_PER_S      /* a peer that is there ends in a round trip */
+#define LINGER_MAX     256u          /* of a loop: more are closed at once */
+#define LINGER_BYTES   (1024 * 1024) /* read and dropped: more than what a stopped upload sends */
+#define LINGER_READS   8             /* per turn */
 #define LINGER_LAST_MS 200
 
 struct linger_socket {
