@@ -49,12 +49,11 @@ static void load_model(struct generation *g, const char *file, json_t *object,
 {
     struct conf_load l = {.arena = &g->arena};
     struct model_raw raw = {0};
-    const size_t before = problems->n;
 
     conf_where_init(&l.where, problems, file);
     conf_load_object(&l, &conf_model_table, object, &raw);
     if (json_is_object(object))
-        model_finish(&l, &raw, object, problems->n == before);
+        model_finish(&l, &raw, object);
     raw.conf.file = file;
     g->models[g->n_models++] = raw.conf;
 }

@@ -97,8 +97,6 @@ static void finish_traffic(struct conf_load *l, struct model_raw *raw, size_t n_
 
 static void check_gpu(struct conf_load *l, const struct gpu_conf *gpu)
 {
-    const size_t mark = conf_where_key(&l->where, "gpu");
-
     if (gpu->milli > CARD_MILLI && gpu->milli % CARD_MILLI != 0)
         conf_problem_at(&l->where, "milli",
                         "%u is over one card and not whole cards: up to %u, or a multiple of it",
@@ -111,7 +109,6 @@ static void check_gpu(struct conf_load *l, const struct gpu_conf *gpu)
         conf_problem_at(&l->where, "milli",
                         "0 with gpu.%s: a replica on a card needs 1 to %u thousandths of it",
                         gpu->memory_mib > 0 ? "memory_mib" : "models", CARD_MILLI);
-    conf_where_up(&l->where, mark);
 }
 
 /* seen: address -> the version that has it, "" for the model itself. */
@@ -161,18 +158,21 @@ static void check_servers(struct conf_load *l, json_t *object, bool model_has_en
 }
 
 static void check_version(struct conf_load *l, const struct model_conf *m,
-                          const struct version_conf *v, bool loaded_clean, struct map *seen)
+                          const struct version_conf *v, struct map *seen)
 {
+    size_t mark;
+
     if (m->protocol == PROTOCOL_TENSORFLOW &&
         (strspn(v->name, "0123456789") != strlen(v->name) || strlen(v->name) > 18))
         conf_problem(&l->where, "versions of protocol tensorflow are numbers of at most 18 digits");
     check_addresses(l, v->endpoints, v->n_endpoints, v->name, seen);
-    if (loaded_clean)
+    mark = conf_where_key(&l->where, "gpu");
+    if (conf_where_is_clean(&l->where))
         check_gpu(l, &v->gpu);
+    conf_where_up(&l->where, mark);
 }
 
-static void check_versions(struct conf_load *l, const struct model_conf *m, json_t *object,
-                           bool loaded_clean)
+static void check_versions(struct conf_load *l, const struct model_conf *m, json_t *object)
 {
     json_t *const versions = json_object_get(object, "versions");
     const bool model_has_endpoints = json_object_get(object, "endpoints") != NULL;
@@ -190,7 +190,7 @@ static void check_versions(struct conf_load *l, const struct model_conf *m, json
 
         if (json_is_object(written)) {
             check_servers(l, written, model_has_endpoints);
-            check_version(l, m, v, loaded_clean, &seen);
+            check_version(l, m, v, &seen);
             if (model_has_endpoints && (json_object_get(written, "command") != NULL ||
                                         json_object_get(written, "endpoints") != NULL))
                 served_twice = v->name;
@@ -244,8 +244,6 @@ static void check_services(struct conf_load *l, const struct model_conf *m, bool
 
 static void check_scaling(struct conf_load *l, const struct scaling_conf *s)
 {
-    const size_t mark = conf_where_key(&l->where, "scaling");
-
     if (s->min > s->max)
         conf_problem_at(&l->where, "min", "%u is over scaling.max, which is %u replicas", s->min,
                         s->max);
@@ -253,7 +251,6 @@ static void check_scaling(struct conf_load *l, const struct scaling_conf *s)
         conf_problem_at(&l->where, "burst_window_s",
                         "%u is over scaling.stable_window_s, which is %u s", s->burst_window_s,
                         s->stable_window_s);
-    conf_where_up(&l->where, mark);
 }
 
 /* A model with endpoints and no versions has the one version "*". */
@@ -272,18 +269,21 @@ static bool is_empty_list(json_t *v)
     return json_is_array(v) && json_array_size(v) == 0;
 }
 
-void model_finish(struct conf_load *l, struct model_raw *raw, json_t *object, bool loaded_clean)
+void model_finish(struct conf_load *l, struct model_raw *raw, json_t *object)
 {
     struct model_conf *const m = &raw->conf;
     json_t *const versions = json_object_get(object, "versions");
     json_t *const endpoints = json_object_get(object, "endpoints");
+    size_t mark;
 
-    check_versions(l, m, object, loaded_clean);
+    check_versions(l, m, object);
     if (is_empty_list(endpoints))
         conf_problem_at(&l->where, "endpoints", "is empty");
     check_services(l, m, json_object_get(object, "services") != NULL);
-    if (loaded_clean)
+    mark = conf_where_key(&l->where, "scaling");
+    if (conf_where_is_clean(&l->where))
         check_scaling(l, &m->scaling);
+    conf_where_up(&l->where, mark);
     if (versions != NULL && !json_is_object(versions))
         return; /* what would name them can't be judged */
     if (json_object_size(versions) == 0) {

@@ -70,6 +70,24 @@ static void add_line(struct conf_problems *p, const char *place, const char *fmt
 static void add_at(struct conf_where *w, const char *fmt, va_list ap)
     __attribute__((format(printf, 2, 0)));
 
+bool conf_where_is_clean(const struct conf_where *w)
+{
+    const char *line = buf_cstr(&w->problems->text);
+    char place[1024];
+    size_t len;
+
+    snprintf(place, sizeof(place), "%s#%s", w->file, w->pointer); /* cut as add_at cuts it */
+    len = strlen(place);
+    while (*line != '\0') {
+        const char *const end = line + strcspn(line, "\n");
+
+        if (strncmp(line, place, len) == 0 && (line[len] == ':' || line[len] == '/'))
+            return false;
+        line = *end == '\0' ? end : end + 1;
+    }
+    return true;
+}
+
 /* One line is whole or not there at all, so the last one of a full buffer is not half a message. */
 static void add_line(struct conf_problems *p, const char *place, const char *fmt, va_list ap)
 {

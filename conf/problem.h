@@ -25,6 +25,9 @@ void conf_where_init(struct conf_where *w, struct conf_problems *problems, const
 size_t conf_where_key(struct conf_where *w, const char *key);
 size_t conf_where_index(struct conf_where *w, size_t index);
 void conf_where_up(struct conf_where *w, size_t mark);
+/* Has nothing been said of this place, nor of what lies below it? Then rules between its members
+ * can be judged by their loaded values. */
+bool conf_where_is_clean(const struct conf_where *w);
 
 /* Adds the line `file#pointer: text`. */
 void conf_problem(struct conf_where *w, const char *fmt, ...) PRINTF_LIKE(2, 3);

@@ -27,7 +27,7 @@ extern const struct conf_field conf_queues_field; /* MAP of struct queue_conf, s
 /* conf/model_check.c: resolve names (labels, traffic) and check what involves more than one key.
  * object: the file's JSON. loaded_clean: the tables found nothing; relations between numbers are
  * only checked then, so that one mistake makes one message. */
-void model_finish(struct conf_load *l, struct model_raw *raw, json_t *object, bool loaded_clean);
+void model_finish(struct conf_load *l, struct model_raw *raw, json_t *object);
 /* Over all models: names and services are unique. */
 void models_check_together(struct generation *g, struct conf_problems *problems);
 

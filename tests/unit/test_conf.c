@@ -228,6 +228,29 @@ static void file_names_from_the_network_stay_names(void **state)
     assert_non_null(strstr(buf_cstr(&l->problems.text), "generation: unknown part \"extra\""));
 }
 
+/* Rules between keys are judged wherever their own keys are in order, whatever else is wrong. */
+static void a_mistake_hides_no_rule_elsewhere_in_its_file(void **state)
+{
+    static const char text[] =
+        "{\"models\":{\"m.json\":{\"model\":\"m\",\"colour\":1,"
+        "\"versions\":{\"1\":{\"command\":[\"a\"],\"gpu\":{\"milli\":1500,\"memory_mib\":1}},"
+        "\"2\":{\"command\":[\"a\"],\"gpu\":{\"milli\":1500,\"memory_mb\":1}}},"
+        "\"traffic\":{\"1\":9000,\"2\":900},"
+        "\"scaling\":{\"min\":3,\"max\":2}}}}";
+    struct loaded *const l = *state;
+    const char *said;
+
+    assert_null(generation_load_text(text, sizeof(text) - 1, &l->problems));
+    said = buf_cstr(&l->problems.text);
+    assert_non_null(strstr(said, "m.json#/colour: unknown key"));
+    assert_non_null(strstr(said, "m.json#/versions/1/gpu/milli: 1500 is over one card"));
+    assert_non_null(strstr(said, "m.json#/versions/2/gpu/memory_mb: unknown key; nearest: memory"));
+    assert_null(strstr(said, "/versions/2/gpu/memory_mib")); /* said already, as memory_mb */
+    assert_non_null(strstr(said, "m.json#/traffic: the weights sum to 9900"));
+    assert_non_null(strstr(said, "m.json#/scaling/min: 3 is over scaling.max, which is 2"));
+    assert_int_equal(l->problems.n, 5);
+}
+
 static void the_nearest_word_is_near(void **state)
 {
     static const struct {
@@ -351,6 +374,7 @@ int main(void)
         TEST(text_cut_anywhere_is_refused_and_nothing_leaks),
         TEST(an_arena_that_is_full_is_a_problem_and_no_crash),
         TEST(more_problems_than_fit_are_counted),
+        TEST(a_mistake_hides_no_rule_elsewhere_in_its_file),
         TEST(a_generation_keeps_its_text_in_one_form),
         TEST(file_names_from_the_network_stay_names),
         TEST(the_nearest_word_is_near),
