@@ -3,6 +3,8 @@
 REPLICA rows say what the replica does and what the client must get; CLIENT rows what the client does and what must come of
 it. Where a row has a source like "tools 4.1", other proxies were seen to fail it.
 """
+import socket
+import threading
 import time
 
 import frames
@@ -225,6 +227,52 @@ def early_message_and_no_error(stream):
     stream.send_reset(frames.NO_ERROR)
 
 
+@replica("tools 4.4: an early answer, then the connection is closed", EXHAUSTED, now=True, check=lambda s: s.messages == [b"x"])
+def early_answer_and_close(stream):
+    stream.send_headers()
+    stream.send_message(b"x")
+    stream.send_trailers(EXHAUSTED)
+    stream.conn.send(GoAwayFrame(0, last_stream_id=stream.id))
+    stream.conn.close()
+
+
+@replica("tools 4.4: half an answer, then the connection is closed", UNAVAILABLE, check=lambda s: s.messages == [b"x"])
+def half_an_answer_and_close(stream):
+    stream.send_headers()
+    stream.send_message(b"x")
+    stream.conn.close()
+
+
+@replica("RFC 9113 8.1: END_STREAM inside a message, then nothing", UNKNOWN)
+def message_cut_by_the_end(stream):
+    stream.send_headers()
+    stream.conn.send(stream.conn.data_frame(stream.id, frames.grpc_message(b"cut")[:6], end_stream=True))
+
+
+@replica("serving b.4: grpc-status with END_STREAM missing, ended by an empty DATA frame", UNKNOWN)
+def status_in_headers_ended_by_data(stream):
+    stream.conn.send_headers(stream.id, [*RESPONSE, ("grpc-status", "5")])
+    stream.conn.send(stream.conn.data_frame(stream.id, b"", end_stream=True))
+
+
+@replica("serving b.4: trailers without END_STREAM", INTERNAL)
+def trailers_without_end(stream):
+    stream.send_headers()
+    stream.send_message(b"x")
+    stream.conn.send_headers(stream.id, [("grpc-status", "0")])
+
+
+@replica("RFC 9113 8.3: a pseudo field in trailers", INTERNAL)
+def pseudo_field_in_trailers(stream):
+    stream.send_headers()
+    stream.conn.send_headers(stream.id, [("grpc-status", "0"), (":status", "200")], end_stream=True)
+
+
+@replica("RFC 9113 8.1: DATA before HEADERS", None)
+def data_before_headers(stream):
+    stream.conn.send(stream.conn.data_frame(stream.id, frames.grpc_message(b"x")))
+
+
 @replica("servers 29: late frames on a stream that has ended", DEADLINE_EXCEEDED, timeout="100m")
 def late_frames(stream):
     time.sleep(0.3)
@@ -286,7 +334,8 @@ def test_what_the_replica_does(relay, client, name):
     client.send(stream, frames.grpc_message(row.message), end_stream=not row.now)
     client.wait(stream, timeout=10)
     assert stream.reset in (None, frames.NO_ERROR), f"{row.source}: reset {stream.reset}"
-    assert stream.status == row.status, f"{row.source}: {stream.status} {stream.message}"
+    assert stream.status == row.status if row.status is not None else stream.status in (INTERNAL, UNAVAILABLE), f"{row.source}: {stream.status} {stream.message}"
+    assert stream.message is None or len(stream.message) > 0, row.source
     assert row.check is None or row.check(stream), f"{row.source}: {stream.headers} {stream.trailers} {stream.messages}"
     echo = client.request(PATH + "Unary", b"after")  # the connection, and the relay, live on
     assert client.wait(echo).messages == [b"after"]
@@ -434,3 +483,142 @@ def test_every_status_passes(relay, client, status, only):
     finally:
         del REPLICA[name]
     assert (stream.status, stream.message) == (status, "why")
+
+
+# ---- what a replica's connection does ----
+
+class Aging(frames.Replica):
+    """servers 24: after some calls GOAWAY(2^31-1) and PING, after the ACK GOAWAY with the last id, as max-connection-age does."""
+
+    def on_request(self, stream):
+        if len(self.executions) % 20 == 0 and not hasattr(stream.conn, "aged"):  # once: an id may not rise again
+            stream.conn.aged = True
+            stream.conn.send(GoAwayFrame(0, last_stream_id=2**31 - 1), PingFrame(0, b"age-ping"))
+            stream.conn.send(GoAwayFrame(0, last_stream_id=max(stream.conn.streams)))
+        stream.respond(*stream.messages)
+
+
+class Calm(frames.Replica):
+    """servers 23: too_many_pings, and the connection is closed."""
+
+    def on_request(self, stream):
+        if len(self.executions) == 3:
+            stream.conn.send(GoAwayFrame(0, last_stream_id=stream.id - 2, error_code=frames.ENHANCE_YOUR_CALM, additional_data=b"too_many_pings"))
+            stream.conn.close()
+        else:
+            stream.respond(*stream.messages)
+
+
+class OneAtATime(frames.Replica):
+    """MAX_CONCURRENT_STREAMS 1: more would be an error of ours."""
+
+    settings = {SettingsFrame.MAX_CONCURRENT_STREAMS: 1}
+
+    def on_headers(self, stream):
+        if sum(not s.ended for s in stream.conn.streams.values() if not s.is_probe) > 1:
+            self.errors.append(f"stream {stream.id} is one too many")
+
+    def on_request(self, stream):
+        stream.respond(*stream.messages)
+
+
+class OpensLate(frames.Replica):
+    """MAX_CONCURRENT_STREAMS 0 at first; 10 a moment later."""
+
+    settings = {SettingsFrame.MAX_CONCURRENT_STREAMS: 0}
+
+    def on_connect(self, conn):
+        threading.Timer(0.3, conn.send, [SettingsFrame(0, settings={SettingsFrame.MAX_CONCURRENT_STREAMS: 10})]).start()
+
+
+class LateSettings(frames.Replica):
+    """Its first SETTINGS come after half a second: nobody may take that for death."""
+
+    settings_delay_s = 0.5
+
+
+class ShrinkingWindow(frames.Replica):
+    """RFC 9113 6.9.2: the window of a running upload goes below zero, and comes back a little at a time."""
+
+    settings = {SettingsFrame.INITIAL_WINDOW_SIZE: 65535}
+
+    def on_headers(self, stream):
+        if hasattr(stream.conn, "shrunk"):  # it begins with 100 bytes
+            stream.conn.send(WindowUpdateFrame(stream.id, 400000))
+
+    def on_data(self, stream, data):
+        if len(stream.body) >= 40000 and not hasattr(stream.conn, "shrunk"):
+            stream.conn.shrunk = stream
+            stream.conn.send(SettingsFrame(0, settings={SettingsFrame.INITIAL_WINDOW_SIZE: 100}))
+        if getattr(stream.conn, "shrunk", None) is stream:
+            stream.conn.send(WindowUpdateFrame(stream.id, 70000))
+
+
+class BigFrames(frames.Replica):
+    """servers 22: DATA up to the frame size that the relay announces, and no more."""
+
+    def on_request(self, stream):
+        limit = stream.conn.peer_settings.get(SettingsFrame.MAX_FRAME_SIZE, 16384)
+        data = frames.grpc_message(stream.messages[0])
+        stream.send_headers()
+        stream.conn.send(*(stream.conn.data_frame(stream.id, data[i:i + limit]) for i in range(0, len(data), limit)))
+        stream.send_trailers()
+
+
+@pytest.mark.parametrize("engine", suites.ENGINES)
+@pytest.mark.parametrize("kind, calls, size", [(Aging, 45, 100), (OneAtATime, 30, 100), (OpensLate, 5, 100), (LateSettings, 5, 100),
+                                               (ShrinkingWindow, 3, 300000), (BigFrames, 3, 60000)],
+                         ids=lambda v: v.__name__ if isinstance(v, type) else "")
+def test_no_call_is_lost(programs, scripted, engine, kind, calls, size):
+    actor = scripted(kind())
+    relay = penstock.relay(programs, [actor.address], "--engine", engine, "--probe", "off")
+    client = frames.Client(relay.grpc)
+    payload = bytes(range(256)) * (size // 256 + 1)
+    streams = []
+    for i in range(calls):
+        s = client.open(PATH + "Unary")
+        client.upload(s, frames.grpc_message(payload), end_stream=True)
+        streams.append(s)
+    client.wait(*streams)
+    assert [(s.status, s.reset, s.message) for s in streams] == [(0, None, None)] * calls
+    assert all(s.messages == [payload] for s in streams)
+    assert actor.errors == []
+    client.close()
+
+
+@pytest.mark.parametrize("engine", suites.ENGINES)
+def test_too_many_pings_costs_no_call_that_was_not_begun(programs, scripted, engine):
+    """servers 23: ids above the last of the GOAWAY were not processed, so they go again, on a new connection."""
+    actor = scripted(Calm())
+    relay = penstock.relay(programs, [actor.address], "--engine", engine, "--probe", "off")
+    client = frames.Client(relay.grpc)
+    for _ in range(6):
+        assert client.wait(client.request(PATH + "Unary", b"x")).messages == [b"x"]
+    penstock.wait_for(lambda: len(actor.connections) >= 2, 5, "a new connection")
+    client.close()
+
+
+@pytest.mark.parametrize("engine", suites.ENGINES)
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b""],
+                         ids=["HTTP/1", "ssh", "closes at once"])
+def test_a_server_that_speaks_something_else_is_named(programs, engine, answer):
+    """serving b.4: an upstream that speaks HTTP/1; the client gets a status and a sentence, never a page."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            sock.sendall(answer)
+            sock.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    relay = penstock.relay(programs, ["127.0.0.1:%d" % listener.getsockname()[1]], "--engine", engine, "--probe", "off")
+    client = frames.Client(relay.grpc)
+    stream = client.wait(client.request(PATH + "Unary", b"x", ("grpc-timeout", "10S")))
+    assert stream.status == UNAVAILABLE and stream.message.startswith("penstock: "), (stream.status, stream.message)
+    client.close()
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
