@@ -53,3 +53,13 @@ def test_replicas_over_tls(programs, tools, certificate, engine):
     relay = penstock.relay(programs, [server.grpc], "--to-tls", *flags(engine, True, certificate), env={"SSL_CERT_FILE": certificate.cert})
     for case in ("empty_unary", "large_unary", "ping_pong", "cancel_after_first_response", "status_code_and_message"):
         assert suites.interop(tools, relay.grpc, case, certificate) == ""
+
+
+@transports
+def test_rpc_soak_ten_times_in_a_row(programs, tools, certificate, engine, tls):
+    """4 threads, 200 calls of 270 KB up and 314 KB down a round: other proxies stall in it, one run of three."""
+    server = suites.interop_server(programs, tools)
+    server.expect_exit = {-15}
+    relay = penstock.relay(programs, [server.grpc], *flags(engine, tls, certificate))
+    for _ in range(10):
+        assert suites.interop(tools, relay.grpc, "rpc_soak", certificate if tls else None) == ""
