@@ -286,6 +286,8 @@ class Demo:
         r = json.loads((WORK / "load.json").read_text())
         lost = r["started"] - r["ok"] - r["failed"]
         self.say(f"calls: {r['started']} sent, {r['ok']} ok, {r['failed']} failed, {lost} lost, {r['wrong']} answers to another call")
+        if r["failed"]:
+            self.say(f"statuses: {r['status']}; {r['errors']}")
         self.must(r["failed"] == 0 and lost == 0 and r["wrong"] == 0, "nothing was lost")
         ms = r["latency_ms"]
         self.say(f"latency of a call: p50 {ms['p50']:.1f} ms, p99 {ms['p99']:.1f} ms, max {ms['max']:.0f} ms")
