@@ -73,7 +73,7 @@ def markdown(result):
 
 def write_docs(text):
     page = DOCS.read_text()
-    new = re.sub(r"(<!-- bench:begin -->\n).*?(\n<!-- bench:end -->)", lambda m: m[1] + text + m[2], page, flags=re.S)
+    new = re.sub(r"(<!-- bench:begin -->\n).*?(<!-- bench:end -->)", lambda m: m[1] + text.rstrip() + "\n" + m[2], page, flags=re.S)
     if new == page:
         sys.exit("docs/performance.md has no bench:begin and bench:end marks, or nothing changed")
     DOCS.write_text(new)
