@@ -51,6 +51,10 @@ static const struct conf_field process_fields[] = {
              .doc =
                  "Config folder that `penstock up` applies when it starts. Empty: the generation "
                  "that the state folder has."),
+    CONF_JSON(struct process_conf, catalogue, "catalogue",
+              .doc = "For `penstock gateway`: a whole config folder in this place, "
+                     "{\"models\": {\"NAME.json\": {...}}}, instead of `models`. SIGHUP does not "
+                     "read it again."),
     CONF_UINT(struct process_conf, workers, "workers", .unit = "threads", .max = 256,
               .doc = "Event loops. 0: one per core."),
     CONF_STR(struct process_conf, engine, "engine", .min = 1, .max = 32, .dflt_text = "session",
@@ -131,6 +135,10 @@ int process_conf_load(struct process_conf *c, const char *file, struct conf_prob
     conf_where_init(&l.where, problems, file);
     conf_load_object(&l, &conf_process_table, object, c);
     check_listeners(&l.where, c);
+    if (c->catalogue != NULL && strcmp(c->catalogue, "null") == 0)
+        c->catalogue = NULL; /* as --print-config writes none */
+    if (c->catalogue != NULL && c->models[0] != '\0')
+        conf_problem_at(&l.where, "catalogue", "stands beside \"models\": give one of them");
     if (c->n_listeners == 0)
         add_default_listener(c);
     json_decref(object);

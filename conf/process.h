@@ -20,11 +20,12 @@ struct process_conf {
     struct arena arena;
     struct listener_conf *listeners;
     size_t n_listeners;
-    const char *admin;  /* address; default 127.0.0.1:7080; "" = none */
-    const char *state;  /* folder; default "state" */
-    const char *models; /* config folder that `up` loads at start and with --watch follows */
-    uint32_t workers;   /* 0: one per core */
-    const char *engine; /* h2 engine name */
+    const char *admin;     /* address; default 127.0.0.1:7080; "" = none */
+    const char *state;     /* folder; default "state" */
+    const char *models;    /* config folder that `up` loads at start and with --watch follows */
+    const char *catalogue; /* JSON text of such a folder (generation_load_text); NULL: none */
+    uint32_t workers;      /* 0: one per core */
+    const char *engine;    /* h2 engine name */
     const char *log_level;
     uint32_t drain_s;         /* SIGTERM: how long running calls may take; default 30 */
     uint32_t max_streams;     /* per client connection; default 1000 */

@@ -89,7 +89,10 @@ static int check_process(const char *file)
     struct process_conf process;
 
     conf_problems_init(&problems);
-    if (process_conf_load(&process, file, &problems) == 0)
+    if (process_conf_load(&process, file, &problems) == 0 && process.catalogue != NULL)
+        generation_unref(
+            generation_load_text(process.catalogue, strlen(process.catalogue), &problems));
+    if (problems.n == 0)
         printf("ok: %zu listener%s, admin %s\n", process.n_listeners, S(process.n_listeners),
                process.admin[0] == '\0' ? "none" : process.admin);
     process_conf_fini(&process);

@@ -45,10 +45,13 @@ static void warn_of_commands(const struct generation *g)
     }
 }
 
-/* The models folder as the next generation; false: the problems are in p. */
+/* The models folder, or the file's own catalogue, as the next generation; false: the problems are
+ * in p. */
 static bool load(struct gateway_verb *v, struct conf_problems *p)
 {
-    struct generation *const g = generation_load_dir(v->process.models, p);
+    const char *const text = v->process.models[0] == '\0' ? v->process.catalogue : NULL;
+    struct generation *const g = text != NULL ? generation_load_text(text, strlen(text), p)
+                                              : generation_load_dir(v->process.models, p);
 
     if (g == NULL)
         return false;
@@ -135,9 +138,9 @@ static int run(struct gateway_verb *v, const struct args_spec *spec)
         fill_process(v);
         log_level_parse(v->process.log_level, &level);
         log_set(level, 2);
-        if (v->process.models[0] == '\0')
-            status = args_usage_error(spec, "no models folder: --models DIR, or \"models\" in the "
-                                            "file of --config");
+        if (v->process.models[0] == '\0' && v->process.catalogue == NULL)
+            status = args_usage_error(spec, "no models folder: --models DIR, or \"models\" or "
+                                            "\"catalogue\" in the file of --config");
         else
             status = serve(v, &problems);
     }

@@ -159,6 +159,11 @@ static int read_process(struct process_conf *p, const struct args_spec *spec,
         process_conf_default(p);
     else if (process_conf_load(p, o->config, &problems) < 0)
         status = refused(&problems);
+    if (status == EXIT_SUCCESS && p->catalogue != NULL)
+        status = args_usage_error(spec,
+                                  "%s#/catalogue is for penstock gateway: penstock up keeps "
+                                  "generations of a folder, give --models DIR",
+                                  o->config);
     conf_problems_fini(&problems);
     if (status == EXIT_SUCCESS)
         status = override(p, spec, o);

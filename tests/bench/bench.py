@@ -21,15 +21,6 @@ DOCS = ROOT / "docs/performance.md"
 PORT = int(os.environ.get("PEERS_PORT", 19080))
 
 
-def make_conf(folder):
-    """Our configuration for the harness: it fills in @PORT@ and @DIR@ of penstock.json itself."""
-    models = folder / "config"
-    (models / "models").mkdir(parents=True)
-    text = (HERE / "model.json").read_text().replace("@B1@", str(PORT + 2)).replace("@B2@", str(PORT + 3))
-    (models / "models/bench.json").write_text(text)
-    (folder / "penstock.json").write_text((HERE / "penstock.json").read_text().replace("@MODELS@", str(models)))
-
-
 BODY_LOOP = "body[k] = k < 5 ? (k ? (body_len - 5) >> (8 * (4 - k)) : 0) : k * 2654435761u >> 13;\n"
 BODY_FILE = BODY_LOOP + """	char body_name[32];
 	snprintf(body_name, sizeof(body_name), "body%zu", (size_t)body_len);
@@ -95,9 +86,8 @@ def main():
         harness = tmp / "bench"
         shutil.copytree(shared / "bench", harness)
         mend_probe(harness)
-        make_conf(tmp)
         out = ROOT / "build/bench.json"
-        env = {"PENSTOCK_ARGS": "gateway --config @CONF/penstock.json@", **os.environ, "PENSTOCK": str(ROOT / "build/penstock/penstock"), "PENSTOCK_CONF": str(tmp), "PEERS_PORT": str(PORT),
+        env = {"PENSTOCK_ARGS": "gateway --config @CONF/penstock.json@", **os.environ, "PENSTOCK": str(ROOT / "build/penstock/penstock"), "PENSTOCK_CONF": str(HERE), "PEERS_PORT": str(PORT),
                "PEERS_DIR": str(tmp / "work")}
         subprocess.run([sys.executable, harness / "peers", "bench", "--base", "penstock", "--reps", str(a.reps), "--only", a.only,
                         "--work", a.work, "--json", out], env=env, check=True)

@@ -210,6 +210,7 @@ PROCESS = [
     ({"workers": 257}, "#/workers: 257 is over the limit of 256 threads"),
     ({"log_level": "trace"}, "#/log_level: \"trace\" is not one of: error, warn, info, debug"),
     ({"state": ""}, "#/state: \"\" is shorter than the limit of 1 byte"),
+    ({"models": "m", "catalogue": {"models": {}}}, "#/catalogue: stands beside \"models\": give one of them"),
 ]
 
 
@@ -219,6 +220,22 @@ def test_penstock_json_is_checked_alike(programs, tmp_path, content, says):
     file.write_text(json.dumps(content))
     r = check(programs, file)
     assert (r.returncode, r.stdout.splitlines()[0]) == (78, f"{file}{says}")
+
+
+def test_a_catalogue_in_penstock_json_is_checked_and_served(programs, tmp_path):
+    """One file is enough for a gateway; its mistakes are told as those of a folder's files."""
+    file = tmp_path / "penstock.json"
+    model = {"model": "m", "versions": {"1": {"endpoints": ["127.0.0.1:1"]}}}
+    content = {"listeners": [{"address": "127.0.0.1:0"}], "admin": "", "catalogue": {"models": {"m.json": model}}}
+    file.write_text(json.dumps(content))
+    assert check(programs, file).returncode == 0
+    programs.start("penstock", "gateway", "--config", str(file)).wait_ready()
+    r = programs.run("penstock", "up", "--config", str(file))
+    assert r.returncode == 64 and "#/catalogue is for penstock gateway" in r.stderr
+    model["polcy"] = "p2c"
+    file.write_text(json.dumps(content))
+    for r in (check(programs, file), programs.run("penstock", "gateway", "--config", str(file))):
+        assert r.returncode == 78 and "models/m.json#/polcy: unknown key; nearest: policy" in r.stdout + r.stderr
 
 
 def test_print_config_shows_defaults_and_is_itself_a_config(programs, tmp_path):
