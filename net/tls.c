@@ -1,66 +1,37 @@
+/* net/tls.c - one TLS connection over bytes: fed from the worker's one ciphertext buffer, its
+ * records appended to the connection's output. */
 #include "net/tls.h"
 
 #include <errno.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <openssl/err.h>
-#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/xalloc.h"
+#include "net/tls_parts.h"
 
-/* RFC 9113 9.2.2: forward secrecy and AEAD only. TLS 1.3 has nothing else. */
-#define TLS12_CIPHERS                                                                              \
-    "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:"     \
-    "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
-
-struct tls_ctx {
-    SSL_CTX *ssl;
-    bool server;
-    BIO_METHOD *bio; /* reads what was fed, writes to the connection's output */
-    atomic_uint refs;
-};
+#define MINUTE_US (60 * US_PER_S)
 
 struct tls {
     SSL *ssl;
     struct tls_ctx *ctx;
+    struct tls_files *files;
     struct outq *out;
     const uint8_t *in;
     size_t in_len;
-    bool done; /* handshake */
-    char peer_name[256];
+    bool done;                /* handshake */
+    bool flooded;             /* more late messages than are allowed */
+    uint32_t n_late;          /* since late_since_us */
+    uint32_t handshake_bytes; /* taken until done */
+    uint64_t late_since_us;
+    char *peer_name; /* NULL: not asked yet */
+    const void *identity;
+    const char *refusal; /* of the peer's certificate, by our own rules; a literal */
 };
-
-/* ---- errors ---- */
-
-/* What OpenSSL says last, with what; clears its queue, which is per thread. */
-static int ssl_fault(struct err *err, int code, const char *what)
-{
-    const unsigned long first = ERR_peek_error(), e = ERR_peek_last_error();
-    const char *reason = e != 0 ? ERR_reason_error_string(e) : NULL;
-
-    if (ERR_SYSTEM_ERROR(first)) /* what follows it is "system lib", which says nothing */
-        reason = strerror(ERR_GET_REASON(first));
-    err_set(err, code, "%s: %s", what, reason != NULL ? reason : "failed");
-    ERR_clear_error();
-    return code;
-}
-
-static int handshake_fault(struct tls *t, struct err *err)
-{
-    const long verify = SSL_get_verify_result(t->ssl);
-
-    if (verify != X509_V_OK) {
-        ERR_clear_error();
-        return err_set(err, -EPROTO, "TLS: the peer's certificate: %s",
-                       X509_verify_cert_error_string(verify));
-    }
-    return ssl_fault(err, -EPROTO, "TLS handshake");
-}
 
 /* ---- our own BIO: no copy on the way in, the one copy that a BIO needs on the way out ---- */
 
@@ -70,6 +41,8 @@ static int bio_read(BIO *b, char *buf, int len)
     const size_t take = t->in_len < (size_t)len ? t->in_len : (size_t)len;
 
     BIO_clear_retry_flags(b);
+    if (!t->done && t->handshake_bytes > TLS_HANDSHAKE_BYTES)
+        return -1; /* a fault: handshake_fault names it */
     if (take == 0) {
         BIO_set_retry_read(b);
         return -1;
@@ -77,6 +50,8 @@ static int bio_read(BIO *b, char *buf, int len)
     memcpy(buf, t->in, take);
     t->in += take;
     t->in_len -= take;
+    if (!t->done)
+        t->handshake_bytes += (uint32_t)take;
     return (int)take;
 }
 
@@ -97,9 +72,10 @@ static long bio_ctrl(BIO *b, int cmd, long num, void *ptr)
     return cmd == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
-static BIO_METHOD *bio_method_new(void)
+BIO_METHOD *tls_bio_method_new(void)
 {
-    BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "penstock");
+    /* Without an index of its own, of which a process has 127: nobody searches chains for it. */
+    BIO_METHOD *m = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "penstock");
 
     check(m != NULL);
     BIO_meth_set_read(m, bio_read);
@@ -108,111 +84,44 @@ static BIO_METHOD *bio_method_new(void)
     return m;
 }
 
-/* ---- contexts ---- */
+/* ---- messages after the handshake ---- */
 
-/* ALPN is a must: a peer that offers others gets the no_application_protocol alert. */
-static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
-                   const unsigned char *in, unsigned in_len, void *arg)
+/* Each that the peer may send costs us keys or an answer: key updates (RFC 8446 4.6.3), tickets
+ * from a server, wishes to renegotiate (TLS 1.2), which we answer with a warning. */
+static void count_late(struct tls *t)
 {
-    (void)ssl;
-    (void)arg;
-    for (unsigned i = 0; i < in_len; i += in[i] + 1u) {
-        if (in[i] == 2 && i + 2 < in_len && memcmp(in + i + 1, "h2", 2) == 0) {
-            *out = in + i + 1;
-            *out_len = 2;
-            return SSL_TLSEXT_ERR_OK;
-        }
+    const uint64_t now_us = clock_mono_us();
+
+    if (now_us - t->late_since_us >= MINUTE_US) {
+        t->late_since_us = now_us;
+        t->n_late = 0;
     }
-    return SSL_TLSEXT_ERR_ALERT_FATAL;
+    t->flooded |= ++t->n_late > TLS_LATE_MESSAGES;
 }
 
-static int load_cert(SSL_CTX *ssl, const struct tls_conf *conf, struct err *err)
+static void on_info(const SSL *ssl, int where, int ret)
 {
-    if (conf->cert_file == NULL && conf->key_file == NULL && !conf->server)
-        return 0;
-    if (conf->cert_file == NULL || conf->key_file == NULL)
-        return err_set(err, -EINVAL, "TLS: certificate and key go together");
-    if (SSL_CTX_use_certificate_chain_file(ssl, conf->cert_file) != 1)
-        return ssl_fault(err, -EINVAL, conf->cert_file);
-    if (SSL_CTX_use_PrivateKey_file(ssl, conf->key_file, SSL_FILETYPE_PEM) != 1)
-        return ssl_fault(err, -EINVAL, conf->key_file);
-    if (SSL_CTX_check_private_key(ssl) != 1)
-        return err_set(err, -EINVAL, "%s: the key does not belong to %s", conf->key_file,
-                       conf->cert_file);
-    return 0;
-}
+    struct tls *const t = SSL_get_app_data(ssl);
 
-static int load_trust(SSL_CTX *ssl, const struct tls_conf *conf, struct err *err)
-{
-    if (conf->ca_file != NULL) {
-        if (SSL_CTX_load_verify_file(ssl, conf->ca_file) != 1)
-            return ssl_fault(err, -EINVAL, conf->ca_file);
-        if (conf->server)
-            SSL_CTX_set_client_CA_list(ssl, SSL_load_client_CA_file(conf->ca_file));
-    } else if (!conf->server && !conf->no_verify) {
-        SSL_CTX_set_default_verify_paths(ssl); /* SSL_CERT_FILE and SSL_CERT_DIR count */
-    }
-    if (conf->server && conf->ca_file != NULL)
-        SSL_CTX_set_verify(ssl, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    else if (!conf->server && !conf->no_verify)
-        SSL_CTX_set_verify(ssl, SSL_VERIFY_PEER, NULL);
-    return 0;
-}
+    if (!t->done)
+        return;
+    if (where & SSL_CB_LOOP) { /* once after a message was read, before what we would write */
+        const OSSL_HANDSHAKE_STATE state = SSL_get_state(ssl);
 
-static void set_protocol(SSL_CTX *ssl, bool server)
-{
-    static const unsigned char h2[] = {2, 'h', '2'};
-    static const unsigned char session_context[] = "penstock";
-
-    check(SSL_CTX_set_min_proto_version(ssl, TLS1_2_VERSION) == 1);
-    check(SSL_CTX_set_cipher_list(ssl, TLS12_CIPHERS) == 1);
-    SSL_CTX_set_options(ssl, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
-                                 SSL_OP_CIPHER_SERVER_PREFERENCE);
-    /* an idle connection holds no 16 KiB buffers; costs nothing that can be measured */
-    SSL_CTX_set_mode(ssl, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_AUTO_RETRY);
-    if (server) {
-        SSL_CTX_set_alpn_select_cb(ssl, on_alpn, NULL);
-        SSL_CTX_set_session_id_context(ssl, session_context, sizeof(session_context) - 1);
-    } else {
-        check(SSL_CTX_set_alpn_protos(ssl, h2, sizeof(h2)) == 0);
+        if (state == TLS_ST_SR_KEY_UPDATE || state == TLS_ST_CR_KEY_UPDATE ||
+            state == TLS_ST_CR_SESSION_TICKET)
+            count_late(t);
+    } else if ((where & SSL_CB_WRITE_ALERT) == SSL_CB_WRITE_ALERT &&
+               (ret & 0xff) == SSL_AD_NO_RENEGOTIATION) {
+        count_late(t);
     }
 }
 
-struct tls_ctx *tls_ctx_new(const struct tls_conf *conf, struct err *err)
+static int flood_fault(struct err *err)
 {
-    struct tls_ctx *ctx = xcalloc(1, sizeof(*ctx));
-
-    ERR_clear_error();
-    ctx->server = conf->server;
-    atomic_init(&ctx->refs, 1);
-    ctx->bio = bio_method_new();
-    ctx->ssl = SSL_CTX_new(conf->server ? TLS_server_method() : TLS_client_method());
-    check(ctx->ssl != NULL);
-    set_protocol(ctx->ssl, conf->server);
-    if (load_cert(ctx->ssl, conf, err) != 0 || load_trust(ctx->ssl, conf, err) != 0)
-        return tls_ctx_unref(ctx);
-    return ctx;
-}
-
-struct tls_ctx *tls_ctx_ref(struct tls_ctx *ctx)
-{
-    atomic_fetch_add(&ctx->refs, 1);
-    return ctx;
-}
-
-struct tls_ctx *tls_ctx_unref(struct tls_ctx *ctx)
-{
-    if (ctx == NULL || atomic_fetch_sub(&ctx->refs, 1) > 1)
-        return NULL;
-    SSL_CTX_free(ctx->ssl);
-    BIO_meth_free(ctx->bio);
-    free(ctx);
-    return NULL;
-}
-
-bool tls_ctx_is_server(const struct tls_ctx *ctx)
-{
-    return ctx->server;
+    return err_set(err, -EPROTO,
+                   "TLS: more than %d key updates, tickets or renegotiations in a minute",
+                   TLS_LATE_MESSAGES);
 }
 
 /* ---- connections ---- */
@@ -224,7 +133,8 @@ static void expect_host(SSL *ssl, const char *host)
     if (X509_VERIFY_PARAM_set1_ip_asc(param, host) == 1)
         return; /* an address: no SNI, RFC 6066 section 3 */
     ERR_clear_error();
-    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    SSL_set_hostflags(ssl,
+                      X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     check(SSL_set1_host(ssl, host) == 1);
     check(SSL_set_tlsext_host_name(ssl, host) == 1);
 }
@@ -236,13 +146,16 @@ struct tls *tls_new(struct tls_ctx *ctx, const char *host, struct outq *out)
 
     check(bio != NULL);
     t->ctx = tls_ctx_ref(ctx);
+    t->files = tls_ctx_files(ctx);
     t->out = out;
-    t->ssl = SSL_new(ctx->ssl);
+    t->ssl = SSL_new(t->files->ssl);
     check(t->ssl != NULL);
+    SSL_set_app_data(t->ssl, t);
+    SSL_set_info_callback(t->ssl, on_info);
     BIO_set_data(bio, t);
     BIO_set_init(bio, 1);
     SSL_set_bio(t->ssl, bio, bio);
-    if (ctx->server) {
+    if (ctx->conf.server) {
         SSL_set_accept_state(t->ssl);
     } else {
         SSL_set_connect_state(t->ssl);
@@ -257,7 +170,9 @@ struct tls *tls_free(struct tls *t)
     if (t == NULL)
         return NULL;
     SSL_free(t->ssl);
+    tls_files_unref(t->files);
     tls_ctx_unref(t->ctx);
+    free(t->peer_name);
     free(t);
     return NULL;
 }
@@ -267,6 +182,45 @@ void tls_feed(struct tls *t, const uint8_t *p, size_t len)
     check(t->in_len == 0);
     t->in = p;
     t->in_len = len;
+}
+
+/* ---- handshake ---- */
+
+void tls_note_refusal(SSL *ssl, const char *why)
+{
+    struct tls *const t = SSL_get_app_data(ssl);
+
+    t->refusal = why;
+}
+
+static int handshake_fault(struct tls *t, struct err *err)
+{
+    const long verify = SSL_get_verify_result(t->ssl);
+
+    if (t->handshake_bytes > TLS_HANDSHAKE_BYTES) {
+        ERR_clear_error();
+        return err_set(err, -EPROTO, "TLS: the handshake is over the limit of %u KiB",
+                       TLS_HANDSHAKE_BYTES / 1024);
+    }
+    if (verify == X509_V_OK)
+        return tls_ssl_fault(err, -EPROTO, "TLS handshake");
+    ERR_clear_error();
+    return err_set(err, -EPROTO, "TLS: the peer's certificate: %s",
+                   t->refusal != NULL ? t->refusal : X509_verify_cert_error_string(verify));
+}
+
+/* Who the client is, also when its session was resumed: the ticket has its certificate. */
+static int identify(struct tls *t, struct err *err)
+{
+    X509 *const cert = SSL_get0_peer_certificate(t->ssl);
+
+    if (!t->ctx->conf.server || t->ctx->conf.ca_file == NULL)
+        return 0;
+    if (cert != NULL)
+        t->identity = tls_names_identity(t->ctx, cert);
+    if (t->identity == NULL && t->ctx->conf.must_be_known)
+        return err_set(err, -EPROTO, "TLS: the client has no certificate of a tenant");
+    return 0;
 }
 
 int tls_handshake(struct tls *t, struct err *err)
@@ -284,9 +238,13 @@ int tls_handshake(struct tls *t, struct err *err)
     SSL_get0_alpn_selected(t->ssl, &alpn, &alpn_len);
     if (alpn_len != 2 || memcmp(alpn, "h2", 2) != 0)
         return err_set(err, -EPROTO, "TLS: the peer did not agree on ALPN \"h2\"");
+    if (identify(t, err) != 0)
+        return -EPROTO;
     t->done = true;
     return 1;
 }
+
+/* ---- payload ---- */
 
 ssize_t tls_read(struct tls *t, uint8_t *buf, size_t cap, struct err *err)
 {
@@ -295,6 +253,8 @@ ssize_t tls_read(struct tls *t, uint8_t *buf, size_t cap, struct err *err)
 
     ERR_clear_error();
     r = SSL_read_ex(t->ssl, buf, cap, &n);
+    if (t->flooded)
+        return flood_fault(err);
     if (r == 1)
         return (ssize_t)n;
     switch (SSL_get_error(t->ssl, r)) {
@@ -303,7 +263,7 @@ ssize_t tls_read(struct tls *t, uint8_t *buf, size_t cap, struct err *err)
     case SSL_ERROR_ZERO_RETURN:
         return 0;
     default:
-        return ssl_fault(err, -EPROTO, "TLS read");
+        return tls_ssl_fault(err, -EPROTO, "TLS read");
     }
 }
 
@@ -314,7 +274,7 @@ int tls_write(struct tls *t, const uint8_t *p, size_t len, struct err *err)
     check(len > 0 && len <= TLS_RECORD_BYTES);
     ERR_clear_error();
     if (SSL_write_ex(t->ssl, p, len, &n) != 1)
-        return ssl_fault(err, -EPROTO, "TLS write");
+        return tls_ssl_fault(err, -EPROTO, "TLS write");
     check(n == len); /* our BIO takes everything */
     return 0;
 }
@@ -327,47 +287,23 @@ void tls_shutdown(struct tls *t)
     ERR_clear_error();
 }
 
-/* ---- the peer's name ---- */
-
-static bool copy_name(struct tls *t, const ASN1_STRING *s)
-{
-    const int len = ASN1_STRING_length(s);
-
-    if (len <= 0 || (size_t)len >= sizeof(t->peer_name) ||
-        memchr(ASN1_STRING_get0_data(s), '\0', (size_t)len) != NULL)
-        return false;
-    memcpy(t->peer_name, ASN1_STRING_get0_data(s), (size_t)len);
-    t->peer_name[len] = '\0';
-    return true;
-}
-
-static bool name_of_type(struct tls *t, const GENERAL_NAMES *names, int type)
-{
-    for (int i = 0; names != NULL && i < sk_GENERAL_NAME_num(names); i++) {
-        const GENERAL_NAME *g = sk_GENERAL_NAME_value(names, i);
-
-        if (g->type == type && copy_name(t, g->d.ia5)) /* URI and DNS are both IA5 */
-            return true;
-    }
-    return false;
-}
+/* ---- the peer ---- */
 
 const char *tls_peer_name(struct tls *t)
 {
-    X509 *cert = SSL_get0_peer_certificate(t->ssl);
-    GENERAL_NAMES *names;
-    int i;
+    X509 *const cert = SSL_get0_peer_certificate(t->ssl);
 
-    if (t->peer_name[0] != '\0' || cert == NULL)
-        return t->peer_name;
-    names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
-    if (!name_of_type(t, names, GEN_URI) && !name_of_type(t, names, GEN_DNS)) {
-        X509_NAME *subject = X509_get_subject_name(cert);
+    if (t->peer_name == NULL && cert != NULL)
+        t->peer_name = tls_names_first(cert);
+    return t->peer_name != NULL ? t->peer_name : "";
+}
 
-        i = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
-        if (i >= 0)
-            copy_name(t, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, i)));
-    }
-    GENERAL_NAMES_free(names);
-    return t->peer_name;
+const void *tls_identity(const struct tls *t)
+{
+    return t->identity;
+}
+
+bool tls_was_resumed(const struct tls *t)
+{
+    return SSL_session_reused(t->ssl);
 }

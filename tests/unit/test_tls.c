@@ -7,11 +7,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-#include <openssl/ec.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 
 #include "base/check.h"
 #include "base/xalloc.h"
@@ -19,70 +16,11 @@
 #include "net/grpc_server.h"
 #include "net/tls.h"
 #include "proto/grpc.h"
+#include "tests/unit/identity.h"
 
 /* ---- certificates ---- */
 
-struct identity {
-    EVP_PKEY *key;
-    X509 *cert;
-    char cert_file[128], key_file[128];
-};
-
-static char dir[] = "/tmp/penstock-tls-XXXXXX";
 static struct identity ca, other_ca, server_id, client_id;
-
-static void add_ext(X509 *cert, int nid, const char *value)
-{
-    X509V3_CTX ctx;
-    X509_EXTENSION *ext;
-
-    X509V3_set_ctx_nodb(&ctx);
-    X509V3_set_ctx(&ctx, cert, cert, NULL, NULL, 0);
-    ext = X509V3_EXT_conf_nid(NULL, &ctx, nid, value);
-    assert_non_null(ext);
-    X509_add_ext(cert, ext, -1);
-    X509_EXTENSION_free(ext);
-}
-
-/* issuer NULL: self-signed authority. */
-static void identity_make(struct identity *id, const char *name, const char *san,
-                          const struct identity *issuer)
-{
-    static long serial;
-    X509_NAME *subject;
-    FILE *f;
-
-    id->key = EVP_EC_gen("P-256");
-    id->cert = X509_new();
-    X509_set_version(id->cert, 2);
-    ASN1_INTEGER_set(X509_get_serialNumber(id->cert), ++serial);
-    X509_gmtime_adj(X509_getm_notBefore(id->cert), -60);
-    X509_gmtime_adj(X509_getm_notAfter(id->cert), 3600);
-    X509_set_pubkey(id->cert, id->key);
-    subject = X509_get_subject_name(id->cert);
-    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0);
-    X509_set_issuer_name(id->cert, issuer != NULL ? X509_get_subject_name(issuer->cert) : subject);
-    add_ext(id->cert, NID_basic_constraints, issuer == NULL ? "critical,CA:TRUE" : "CA:FALSE");
-    if (san != NULL)
-        add_ext(id->cert, NID_subject_alt_name, san);
-    assert_true(X509_sign(id->cert, issuer != NULL ? issuer->key : id->key, EVP_sha256()) > 0);
-    snprintf(id->cert_file, sizeof(id->cert_file), "%s/%s.crt", dir, name);
-    snprintf(id->key_file, sizeof(id->key_file), "%s/%s.key", dir, name);
-    f = fopen(id->cert_file, "w");
-    PEM_write_X509(f, id->cert);
-    fclose(f);
-    f = fopen(id->key_file, "w");
-    PEM_write_PrivateKey(f, id->key, NULL, NULL, 0, NULL, NULL);
-    fclose(f);
-}
-
-static void identity_drop(struct identity *id)
-{
-    unlink(id->cert_file);
-    unlink(id->key_file);
-    X509_free(id->cert);
-    EVP_PKEY_free(id->key);
-}
 
 static int make_all(void **state)
 {

@@ -1,0 +1,777 @@
+/* The rules of net/tls.h against OpenSSL's own client, byte by byte in memory: names, sessions,
+ * client certificates, floods, files that change. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <openssl/err.h>
+#include <openssl/rand.h>
+#include <openssl/ssl.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "net/tls.h"
+#include "net/tls_tickets.h"
+#include "tests/unit/identity.h"
+
+static struct identity ca, other_ca, server_id, client_id, exact_id, wild_id;
+
+static int make_all(void **state)
+{
+    (void)state;
+    if (mkdtemp(dir) == NULL)
+        return -1;
+    identity_make(&ca, "ca", NULL, NULL);
+    identity_make(&other_ca, "other-ca", NULL, NULL);
+    identity_make(&server_id, "server", "DNS:default.test", &ca);
+    identity_make(&exact_id, "exact", "DNS:a.models.test", &ca);
+    identity_make(&wild_id, "wild", "DNS:*.models.test", &ca);
+    identity_make(&client_id, "team-a.test", "URI:spiffe://test/team-a,DNS:team-a.test", &ca);
+    return 0;
+}
+
+static int drop_all(void **state)
+{
+    struct identity *const all[] = {&ca, &other_ca, &server_id, &client_id, &exact_id, &wild_id};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        identity_drop(all[i]);
+    return rmdir(dir);
+}
+
+/* ---- a client of OpenSSL's and our server, with wires of memory between them ---- */
+
+struct meeting {
+    struct slab_pool pool;
+    struct outq out;
+    struct tls *server;
+    SSL_CTX *client_ctx;
+    SSL *client;
+    BIO *to_client, *to_server;
+    struct err err;
+    int shook; /* what tls_handshake said last */
+    ssize_t read;
+    SSL_SESSION *ticket; /* the last one that came */
+};
+
+struct client_as {
+    const struct identity *id; /* NULL: shows no certificate */
+    const struct identity *const *chain;
+    size_t n_chain;
+    const char *sni;
+    SSL_SESSION *session;
+    bool no_alpn;
+    int max_version;
+};
+
+static int keep_ticket(SSL *ssl, SSL_SESSION *session)
+{
+    struct meeting *const m = SSL_get_app_data(ssl);
+
+    SSL_SESSION_free(m->ticket);
+    m->ticket = session;
+    return 1;
+}
+
+static void meeting_init(struct meeting *m, struct tls_ctx *ctx, const struct client_as *as)
+{
+    static const unsigned char h2[] = {2, 'h', '2'};
+
+    memset(m, 0, sizeof(*m));
+    slab_pool_init(&m->pool);
+    outq_init(&m->out, &m->pool);
+    m->server = tls_new(ctx, NULL, &m->out);
+    m->client_ctx = SSL_CTX_new(TLS_client_method());
+    SSL_CTX_set_session_cache_mode(m->client_ctx, SSL_SESS_CACHE_CLIENT);
+    SSL_CTX_sess_set_new_cb(m->client_ctx, keep_ticket);
+    SSL_CTX_set_max_proto_version(m->client_ctx, as->max_version);
+    m->client = SSL_new(m->client_ctx);
+    SSL_set_app_data(m->client, m);
+    if (!as->no_alpn)
+        SSL_set_alpn_protos(m->client, h2, sizeof(h2));
+    if (as->sni != NULL)
+        SSL_set_tlsext_host_name(m->client, as->sni);
+    if (as->id != NULL) {
+        SSL_use_certificate(m->client, as->id->cert);
+        SSL_use_PrivateKey(m->client, as->id->key);
+    }
+    for (size_t i = 0; i < as->n_chain; i++)
+        SSL_add1_chain_cert(m->client, as->chain[i]->cert);
+    if (as->session != NULL)
+        SSL_set_session(m->client, as->session);
+    m->to_client = BIO_new(BIO_s_mem());
+    m->to_server = BIO_new(BIO_s_mem());
+    SSL_set_bio(m->client, m->to_client, m->to_server);
+    SSL_set_connect_state(m->client);
+}
+
+static void meeting_fini(struct meeting *m)
+{
+    SSL_SESSION_free(m->ticket);
+    SSL_free(m->client);
+    SSL_CTX_free(m->client_ctx);
+    m->server = tls_free(m->server);
+    outq_fini(&m->out);
+    slab_pool_fini(&m->pool);
+    ERR_clear_error();
+}
+
+static void carry_to_server(struct meeting *m)
+{
+    uint8_t wire[65536], plain[16384];
+    int n;
+
+    while ((n = BIO_read(m->to_server, wire, sizeof(wire))) > 0) {
+        tls_feed(m->server, wire, (size_t)n);
+        m->shook = tls_handshake(m->server, &m->err);
+        if (m->shook < 0)
+            return;
+        while (m->shook == 1 && (m->read = tls_read(m->server, plain, sizeof(plain), &m->err)) > 0)
+            ;
+    }
+}
+
+static void carry_to_client(struct meeting *m)
+{
+    struct iovec iov[16];
+    int n;
+
+    while ((n = outq_iov(&m->out, iov, 16)) > 0) {
+        for (int i = 0; i < n; i++) {
+            BIO_write(m->to_client, iov[i].iov_base, (int)iov[i].iov_len);
+            outq_sent(&m->out, iov[i].iov_len);
+        }
+    }
+}
+
+/* Until both have said all; the client reads once more, for the tickets. True: both are done. */
+static bool meet(struct meeting *m)
+{
+    uint8_t byte;
+    int done = 0;
+
+    for (int i = 0; i < 12 && m->shook >= 0; i++) {
+        done = done == 1 ? 1 : SSL_do_handshake(m->client);
+        carry_to_server(m);
+        carry_to_client(m);
+        if (done == 1)
+            SSL_read(m->client, &byte, 1);
+    }
+    return done == 1 && m->shook == 1;
+}
+
+static int client_alert(struct meeting *m)
+{
+    uint8_t byte;
+
+    ERR_clear_error();
+    if (SSL_do_handshake(m->client) == 1)
+        SSL_read(m->client, &byte, 1);
+    const unsigned long e = ERR_peek_last_error();
+    return ERR_GET_REASON(e) - SSL_AD_REASON_OFFSET;
+}
+
+static struct tls_conf server_conf(const char *client_ca)
+{
+    return (struct tls_conf){.server = true,
+                             .cert_file = server_id.cert_file,
+                             .key_file = server_id.key_file,
+                             .ca_file = client_ca,
+                             .name = "127.0.0.1:1"};
+}
+
+static struct tls_ctx *new_ctx(const struct tls_conf *conf)
+{
+    struct err err;
+    struct tls_ctx *const ctx = tls_ctx_new(conf, &err);
+
+    if (ctx == NULL)
+        fail_msg("%s", err.text);
+    return ctx;
+}
+
+/* Returns whether they met; the reason of our side in m->err. */
+static bool meets(struct tls_ctx *ctx, const struct client_as *as, const char *why)
+{
+    struct meeting m;
+
+    meeting_init(&m, ctx, as);
+    const bool met = meet(&m);
+
+    if (!met && why != NULL && strstr(m.err.text, why) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", m.err.text, why);
+    meeting_fini(&m);
+    return met;
+}
+
+/* ---- ALPN ---- */
+
+static void client_without_alpn_gets_the_alert_of_rfc_7301(void **state)
+{
+    const struct tls_conf conf = server_conf(NULL);
+    struct tls_ctx *ctx = new_ctx(&conf);
+    struct meeting m;
+
+    (void)state;
+    for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+        meeting_init(&m, ctx, &(struct client_as){.no_alpn = true, .max_version = version});
+        assert_false(meet(&m));
+        assert_int_equal(client_alert(&m), 120); /* RFC 7301 3.2 */
+        meeting_fini(&m);
+    }
+    ctx = tls_ctx_unref(ctx);
+}
+
+static void tls_1_2_is_refused_where_1_3_is_the_least(void **state)
+{
+    struct tls_conf conf = server_conf(NULL);
+    struct tls_ctx *ctx;
+    struct meeting m;
+
+    (void)state;
+    conf.only_tls13 = true;
+    ctx = new_ctx(&conf);
+    assert_true(meets(ctx, &(struct client_as){0}, NULL));
+    meeting_init(&m, ctx, &(struct client_as){.max_version = TLS1_2_VERSION});
+    assert_false(meet(&m));
+    assert_int_equal(client_alert(&m), 70); /* protocol_version, RFC 8446 6.2 */
+    meeting_fini(&m);
+    ctx = tls_ctx_unref(ctx);
+}
+
+/* ---- server names ---- */
+
+static void the_certificate_is_that_of_the_name_asked_for(void **state)
+{
+    static const struct {
+        const char *sni;
+        const struct identity *shown;
+    } rows[] = {
+        {NULL, &server_id},
+        {"default.test", &server_id},
+        {"unknown.test", &server_id},
+        {"a.models.test", &exact_id}, /* before the wildcard that stands first */
+        {"A.Models.TEST", &exact_id},
+        {"b.models.test", &wild_id},
+        {"c.b.models.test", &server_id}, /* a wildcard is one label */
+        {"models.test", &server_id},
+        {"*.models.test", &wild_id},
+        {"x", &server_id},
+    };
+    const struct tls_pair pairs[] = {{wild_id.cert_file, wild_id.key_file},
+                                     {exact_id.cert_file, exact_id.key_file}};
+    struct tls_conf conf = server_conf(NULL);
+    struct tls_ctx *ctx;
+
+    (void)state;
+    conf.pairs = pairs;
+    conf.n_pairs = ARRAY_LEN(pairs);
+    ctx = new_ctx(&conf);
+    for (size_t i = 0; i < 2 * ARRAY_LEN(rows); i++) {
+        const int version = i < ARRAY_LEN(rows) ? TLS1_2_VERSION : TLS1_3_VERSION;
+        const char *const sni = rows[i % ARRAY_LEN(rows)].sni;
+        struct meeting m;
+
+        meeting_init(&m, ctx, &(struct client_as){.sni = sni, .max_version = version});
+        assert_true(meet(&m));
+        if (X509_cmp(SSL_get0_peer_certificate(m.client), rows[i % ARRAY_LEN(rows)].shown->cert) !=
+            0)
+            fail_msg("row %zu: the wrong certificate", i);
+        meeting_fini(&m);
+    }
+    ctx = tls_ctx_unref(ctx);
+}
+
+/* ---- sessions ---- */
+
+/* A session from one meeting, taken to a second one; was it resumed there? */
+static bool resumes(struct tls_ctx *from, struct tls_ctx *at, const struct client_as *as)
+{
+    struct client_as again = *as;
+    struct meeting first, second;
+    bool resumed;
+
+    meeting_init(&first, from, as);
+    assert_true(meet(&first));
+    assert_non_null(first.ticket);
+    again.session = first.ticket;
+    meeting_init(&second, at, &again);
+    const bool met = meet(&second);
+
+    resumed = SSL_session_reused(second.client);
+    assert_int_equal(resumed, met && tls_was_resumed(second.server));
+    meeting_fini(&second);
+    meeting_fini(&first);
+    return resumed;
+}
+
+static void sessions_resume_where_they_were_made(void **state)
+{
+    const struct tls_conf conf = server_conf(ca.cert_file);
+    struct tls_ctx *ctx = new_ctx(&conf);
+
+    (void)state;
+    for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++)
+        assert_true(
+            resumes(ctx, ctx, &(struct client_as){.id = &client_id, .max_version = version}));
+    assert_int_equal(tls_ctx_reload(ctx, NULL), 0); /* a renewed certificate ends no session */
+    assert_true(resumes(ctx, ctx, &(struct client_as){.id = &client_id}));
+    ctx = tls_ctx_unref(ctx);
+}
+
+/* CVE-2025-23419: a session from a listener that asks for no certificate opened one that does. */
+static void sessions_do_not_cross_listeners(void **state)
+{
+    struct tls_conf conf = server_conf(NULL);
+    struct tls_ctx *open = new_ctx(&conf), *closed, *other;
+
+    (void)state;
+    conf = server_conf(ca.cert_file);
+    closed = new_ctx(&conf);
+    conf.name = "127.0.0.1:2";
+    other = new_ctx(&conf);
+    for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+        const struct client_as nobody = {.max_version = version};
+        const struct client_as somebody = {.id = &client_id, .max_version = version};
+
+        assert_false(resumes(open, closed, &nobody));
+        assert_false(resumes(open, closed, &somebody));
+        assert_false(resumes(closed, other, &somebody));
+    }
+    open = tls_ctx_unref(open);
+    closed = tls_ctx_unref(closed);
+    other = tls_ctx_unref(other);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char bytes[8192];
+    FILE *f = fopen(from, "r");
+    const size_t n = fread(bytes, 1, sizeof(bytes), f);
+
+    fclose(f);
+    f = fopen(to, "w");
+    fwrite(bytes, 1, n, f);
+    fclose(f);
+}
+
+static void sessions_end_with_the_authority_that_let_them_in(void **state)
+{
+    char file[160];
+    struct tls_conf conf;
+    struct tls_ctx *ctx;
+    struct meeting first, second;
+    struct client_as as = {.id = &client_id};
+
+    (void)state;
+    snprintf(file, sizeof(file), "%s/authority", dir);
+    copy_file(ca.cert_file, file);
+    conf = server_conf(file);
+    ctx = new_ctx(&conf);
+    meeting_init(&first, ctx, &as);
+    assert_true(meet(&first));
+    copy_file(other_ca.cert_file, file);
+    assert_int_equal(tls_ctx_reload(ctx, NULL), 0);
+    as.session = first.ticket;
+    meeting_init(&second, ctx, &as);
+    assert_false(meet(&second)); /* not resumed, and the whole handshake refuses it */
+    assert_non_null(strstr(second.err.text, "the peer's certificate: unable to get"));
+    meeting_fini(&second);
+    meeting_fini(&first);
+    ctx = tls_ctx_unref(ctx);
+    unlink(file);
+}
+
+static void ticket_keys_turn_over_after_twelve_hours(void **state)
+{
+    const uint64_t hour_us = 3600ull * 1000000, t0 = 5 * hour_us;
+    struct tls_tickets t;
+    struct tls_ticket_key first, second, found;
+
+    (void)state;
+    tls_tickets_init(&t);
+    assert_true(tls_tickets_seal(&t, t0, &first));
+    assert_true(tls_tickets_seal(&t, t0 + 12 * hour_us - 1, &found));
+    assert_memory_equal(&found, &first, sizeof(first));
+    assert_int_equal(tls_tickets_open(&t, t0 + 12 * hour_us - 1, first.name, &found),
+                     TLS_TICKET_CURRENT);
+    assert_true(tls_tickets_seal(&t, t0 + 12 * hour_us, &second));
+    assert_memory_not_equal(second.cipher, first.cipher, sizeof(first.cipher));
+    assert_int_equal(tls_tickets_open(&t, t0 + 12 * hour_us, first.name, &found), TLS_TICKET_OLD);
+    assert_memory_equal(found.cipher, first.cipher, sizeof(first.cipher));
+    assert_int_equal(tls_tickets_open(&t, t0 + 24 * hour_us, first.name, &found),
+                     TLS_TICKET_UNKNOWN);
+    assert_int_equal(tls_tickets_open(&t, t0 + 24 * hour_us - 1, second.name, &found),
+                     TLS_TICKET_CURRENT);
+    /* Nobody came for two days: the old one does not come back as the one before. */
+    assert_true(tls_tickets_seal(&t, t0 + 72 * hour_us, &found));
+    assert_int_equal(tls_tickets_open(&t, t0 + 72 * hour_us, second.name, &found),
+                     TLS_TICKET_UNKNOWN);
+    tls_tickets_fini(&t);
+}
+
+/* ---- client certificates ---- */
+
+static void client_certificates_are_held_to_every_rule(void **state)
+{
+    static char team[] = "team a";
+    const struct tls_conf required = server_conf(ca.cert_file);
+    struct tls_conf conf = required;
+    struct identity expired, stranger, nul, unlisted, uri;
+    struct map names;
+
+    (void)state;
+    map_init(&names);
+    map_set(&names, "spiffe://test/team-a", strlen("spiffe://test/team-a"), team);
+    map_set(&names, "team-a.test", strlen("team-a.test"), team);
+    identity_make_as(&expired, &(struct identity_spec){.name = "expired",
+                                                       .san = "DNS:team-a.test",
+                                                       .issuer = &ca,
+                                                       .lasts_s = -3600});
+    identity_make(&stranger, "stranger", "DNS:team-a.test", &other_ca);
+    identity_make_as(&nul, &(struct identity_spec){.name = "nul",
+                                                   .raw_dns = "team-a.test\0.evil.test",
+                                                   .raw_dns_len = 22,
+                                                   .issuer = &ca});
+    identity_make(&unlisted, "team-a.test", "DNS:team-b.test", &ca); /* the name as CN only */
+    identity_make(&uri, "uri", "URI:spiffe://test/team-a", &ca);
+    for (int known = 0; known <= 1; known++) {
+        conf.identities = &names;
+        conf.must_be_known = known;
+        struct tls_ctx *ctx = new_ctx(&conf);
+
+        for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+#define AS(who) (&(struct client_as){.id = (who), .max_version = version})
+            assert_false(meets(ctx, AS(NULL), "peer did not return a certificate"));
+            assert_false(meets(ctx, AS(&expired), "certificate has expired"));
+            assert_false(meets(ctx, AS(&stranger), "unable to get local issuer"));
+            assert_false(meets(ctx, AS(&nul), "has a NUL in it"));
+            assert_true(meets(ctx, AS(&client_id), NULL));
+            assert_true(meets(ctx, AS(&uri), NULL));
+            assert_int_equal(meets(ctx, AS(&unlisted), "none of its subject alternative names"),
+                             !known);
+#undef AS
+        }
+        ctx = tls_ctx_unref(ctx);
+    }
+    conf = required;
+    conf.client_optional = true;
+    struct tls_ctx *ctx = new_ctx(&conf);
+
+    assert_true(meets(ctx, &(struct client_as){.id = NULL}, NULL));
+    assert_false(meets(ctx, &(struct client_as){.id = &stranger}, "unable to get local issuer"));
+    ctx = tls_ctx_unref(ctx);
+    identity_drop(&expired);
+    identity_drop(&stranger);
+    identity_drop(&nul);
+    identity_drop(&unlisted);
+    identity_drop(&uri);
+    map_fini(&names);
+    identity_write(&client_id); /* of the same file name as unlisted */
+}
+
+static void identity_is_the_first_listed_uri_then_dns_name(void **state)
+{
+    static char by_uri[] = "by uri", by_dns[] = "by dns";
+    struct tls_conf conf = server_conf(ca.cert_file);
+    struct map names;
+
+    (void)state;
+    map_init(&names);
+    map_set(&names, "team-a.test", strlen("team-a.test"), by_dns);
+    conf.identities = &names;
+    for (int round = 0; round < 2; round++) {
+        struct tls_ctx *ctx = new_ctx(&conf);
+        struct client_as as = {.id = &client_id};
+        struct meeting m, again;
+
+        meeting_init(&m, ctx, &as);
+        assert_true(meet(&m));
+        assert_ptr_equal(tls_identity(m.server), round == 0 ? by_dns : by_uri);
+        assert_string_equal(tls_peer_name(m.server), "spiffe://test/team-a");
+        as.session = m.ticket;
+        meeting_init(&again, ctx, &as);
+        assert_true(meet(&again));
+        assert_true(tls_was_resumed(again.server));
+        assert_ptr_equal(tls_identity(again.server), round == 0 ? by_dns : by_uri);
+        meeting_fini(&again);
+        meeting_fini(&m);
+        ctx = tls_ctx_unref(ctx);
+        map_set(&names, "spiffe://test/team-a", strlen("spiffe://test/team-a"), by_uri);
+    }
+    map_fini(&names);
+}
+
+static void chain_that_is_too_long_is_refused(void **state)
+{
+    enum { DEEP = 20 };
+    const struct tls_conf conf = server_conf(ca.cert_file);
+    struct tls_ctx *ctx = new_ctx(&conf);
+    struct identity links[DEEP];
+    const struct identity *chain[DEEP];
+
+    (void)state;
+    for (size_t i = 0; i < DEEP; i++) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "link-%zu", i);
+        identity_make_as(&links[i], &(struct identity_spec){.name = name,
+                                                            .san = "DNS:team-a.test",
+                                                            .issuer = i == 0 ? &ca : &links[i - 1],
+                                                            .is_ca = i + 1 < DEEP});
+        chain[i] = &links[i];
+    }
+    assert_true(
+        meets(ctx, &(struct client_as){.id = &links[2], .chain = chain, .n_chain = 2}, NULL));
+    assert_false(
+        meets(ctx, &(struct client_as){.id = &links[DEEP - 1], .chain = chain, .n_chain = DEEP - 1},
+              "certificate chain too long"));
+    for (size_t i = 0; i < DEEP; i++)
+        identity_drop(&links[i]);
+    ctx = tls_ctx_unref(ctx);
+}
+
+/* ---- floods ---- */
+
+static void handshake_over_64_kib_is_ended(void **state)
+{
+    const struct tls_conf conf = server_conf(ca.cert_file);
+    struct tls_ctx *ctx = new_ctx(&conf);
+    struct identity heavy;
+    char *san = malloc(200000);
+    size_t len = 0;
+
+    (void)state;
+    for (int i = 0; i < 10000; i++)
+        len += (size_t)sprintf(san + len, "%sDNS:n%05d.test", i > 0 ? "," : "", i);
+    identity_make(&heavy, "heavy", san, &ca);
+    free(san);
+    assert_false(meets(ctx, &(struct client_as){.id = &heavy}, NULL));
+    identity_drop(&heavy);
+    ctx = tls_ctx_unref(ctx);
+}
+
+/* Records of a plaintext handshake, each a fragment of a ClientHello that never ends: OpenSSL
+ * would go on to 128 KiB. */
+static void hello_that_does_not_end_is_ended(void **state)
+{
+    const struct tls_conf conf = server_conf(NULL);
+    struct tls_ctx *ctx = new_ctx(&conf);
+    struct meeting m;
+    uint8_t record[5 + 8192] = {0x16, 3, 1, 8192 >> 8, 8192 & 0xff};
+    size_t sent = 0;
+
+    (void)state;
+    meeting_init(&m, ctx, &(struct client_as){0});
+    while (m.shook == 0 && sent < 1000000) {
+        memset(record + 5, 0, 8192);
+        if (sent == 0) { /* ClientHello of 120,000 bytes, version 3.3 */
+            record[5] = 1;
+            record[6] = 1;
+            record[7] = 0xd4;
+            record[8] = 0xc0;
+        }
+        tls_feed(m.server, record, sizeof(record));
+        m.shook = tls_handshake(m.server, &m.err);
+        sent += sizeof(record);
+    }
+    assert_int_equal(m.shook, -EPROTO);
+    assert_true(sent <= TLS_HANDSHAKE_BYTES + 2 * sizeof(record));
+    assert_non_null(strstr(m.err.text, "over the limit of 64 KiB"));
+    meeting_fini(&m);
+    ctx = tls_ctx_unref(ctx);
+}
+
+static void key_updates_are_taken_up_to_a_hundred_a_minute(void **state)
+{
+    static const int types[] = {SSL_KEY_UPDATE_NOT_REQUESTED, SSL_KEY_UPDATE_REQUESTED};
+    const struct tls_conf conf = server_conf(NULL);
+    struct tls_ctx *ctx = new_ctx(&conf);
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        struct meeting m;
+        int n = 0;
+
+        meeting_init(&m, ctx, &(struct client_as){0});
+        assert_true(meet(&m));
+        for (; n < 1000 && (m.read == -EAGAIN || n == 0); n++) {
+            uint8_t byte;
+
+            SSL_key_update(m.client, types[i]);
+            SSL_do_handshake(m.client);
+            carry_to_server(&m);
+            carry_to_client(&m);
+            SSL_read(m.client, &byte, 1);
+        }
+        assert_int_equal(n, TLS_LATE_MESSAGES + 1);
+        assert_int_equal(m.read, -EPROTO);
+        assert_non_null(strstr(m.err.text, "key updates"));
+        meeting_fini(&m);
+    }
+    ctx = tls_ctx_unref(ctx);
+}
+
+static void renegotiation_is_not_done(void **state)
+{
+    const struct tls_conf conf = server_conf(NULL);
+    struct tls_ctx *ctx = new_ctx(&conf);
+    struct meeting m;
+    uint8_t byte;
+
+    (void)state;
+    meeting_init(&m, ctx, &(struct client_as){.max_version = TLS1_2_VERSION});
+    assert_true(meet(&m));
+    SSL_renegotiate(m.client);
+    SSL_do_handshake(m.client);
+    carry_to_server(&m);
+    carry_to_client(&m);
+    ERR_clear_error();
+    SSL_do_handshake(m.client);
+    SSL_read(m.client, &byte, 1);
+    assert_int_equal(ERR_GET_REASON(ERR_peek_last_error()), SSL_R_NO_RENEGOTIATION);
+    meeting_fini(&m);
+    ctx = tls_ctx_unref(ctx);
+}
+
+/* ---- files that change ---- */
+
+static bool shows(struct tls_ctx *ctx, const struct identity *id)
+{
+    struct meeting m;
+
+    meeting_init(&m, ctx, &(struct client_as){0});
+    assert_true(meet(&m));
+    const bool same = X509_cmp(SSL_get0_peer_certificate(m.client), id->cert) == 0;
+
+    meeting_fini(&m);
+    return same;
+}
+
+static void only_a_whole_new_pair_takes_the_place_of_the_old(void **state)
+{
+    struct identity next, stale;
+    char cert[160], key[160];
+    struct tls_conf conf = server_conf(NULL);
+    struct tls_ctx *ctx;
+    struct err err;
+    uint64_t stamp;
+
+    (void)state;
+    identity_make(&next, "next", "DNS:default.test", &ca);
+    identity_make_as(
+        &stale, &(struct identity_spec){
+                    .name = "stale", .san = "DNS:default.test", .issuer = &ca, .lasts_s = -3600});
+    snprintf(cert, sizeof(cert), "%s/live.crt", dir);
+    snprintf(key, sizeof(key), "%s/live.key", dir);
+    copy_file(server_id.cert_file, cert);
+    copy_file(server_id.key_file, key);
+    conf.cert_file = cert;
+    conf.key_file = key;
+    ctx = new_ctx(&conf);
+    stamp = tls_ctx_stamp(ctx);
+    assert_true(stamp == tls_ctx_stamp(ctx));
+
+    copy_file(next.cert_file, cert); /* the key is still the old one's */
+    assert_true(stamp != tls_ctx_stamp(ctx));
+    assert_true(tls_ctx_reload(ctx, &err) < 0);
+    assert_non_null(strstr(err.text, "live.key: the key does not belong to"));
+    assert_true(shows(ctx, &server_id));
+
+    copy_file(next.key_file, key);
+    assert_int_equal(truncate(key, 60), 0);
+    assert_true(tls_ctx_reload(ctx, &err) < 0);
+    assert_non_null(strstr(err.text, "live.key"));
+    assert_true(shows(ctx, &server_id));
+
+    unlink(key);
+    assert_true(tls_ctx_reload(ctx, &err) < 0);
+    assert_non_null(strstr(err.text, "No such file"));
+
+    copy_file(stale.cert_file, cert);
+    copy_file(stale.key_file, key);
+    assert_true(tls_ctx_reload(ctx, &err) < 0);
+    assert_non_null(strstr(err.text, "live.crt: expired on"));
+    assert_true(shows(ctx, &server_id));
+
+    copy_file(next.cert_file, cert);
+    copy_file(next.key_file, key);
+    assert_int_equal(tls_ctx_reload(ctx, &err), 0);
+    assert_true(shows(ctx, &next));
+    ctx = tls_ctx_unref(ctx);
+    unlink(cert);
+    unlink(key);
+    identity_drop(&next);
+    identity_drop(&stale);
+}
+
+static void certificates_say_when_they_end(void **state)
+{
+    const struct tls_conf conf = server_conf(NULL);
+    struct tls_ctx *ctx = new_ctx(&conf);
+    struct tls_cert_info info[2];
+    const time_t now = time(NULL);
+
+    (void)state;
+    assert_int_equal(tls_ctx_certs(ctx, info, 2), 1);
+    assert_string_equal(info[0].file, server_id.cert_file);
+    assert_in_range(info[0].not_after_s - now, 3000, 3600);
+    ctx = tls_ctx_unref(ctx);
+}
+
+static void unusable_files_say_what_to_do(void **state)
+{
+    struct tls_conf conf = server_conf(NULL);
+    char file[160];
+    struct err err;
+    FILE *f;
+
+    (void)state;
+    snprintf(file, sizeof(file), "%s/odd", dir);
+    f = fopen(file, "w");
+    PEM_write_PrivateKey(f, server_id.key, EVP_aes_128_cbc(), (const unsigned char *)"x", 1, NULL,
+                         NULL);
+    fclose(f);
+    conf.key_file = file;
+    assert_null(tls_ctx_new(&conf, &err));
+    assert_non_null(
+        strstr(err.text, "odd: the private key is encrypted; give one without a passphrase"));
+    conf.key_file = server_id.cert_file;
+    assert_null(tls_ctx_new(&conf, &err));
+    assert_non_null(strstr(err.text, "there is no whole private key in PEM form in it"));
+    conf = server_conf(dir);
+    assert_null(tls_ctx_new(&conf, &err));
+    assert_non_null(strstr(err.text, "is not a file"));
+    unlink(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(client_without_alpn_gets_the_alert_of_rfc_7301),
+        cmocka_unit_test(tls_1_2_is_refused_where_1_3_is_the_least),
+        cmocka_unit_test(the_certificate_is_that_of_the_name_asked_for),
+        cmocka_unit_test(sessions_resume_where_they_were_made),
+        cmocka_unit_test(sessions_do_not_cross_listeners),
+        cmocka_unit_test(sessions_end_with_the_authority_that_let_them_in),
+        cmocka_unit_test(ticket_keys_turn_over_after_twelve_hours),
+        cmocka_unit_test(client_certificates_are_held_to_every_rule),
+        cmocka_unit_test(identity_is_the_first_listed_uri_then_dns_name),
+        cmocka_unit_test(chain_that_is_too_long_is_refused),
+        cmocka_unit_test(handshake_over_64_kib_is_ended),
+        cmocka_unit_test(hello_that_does_not_end_is_ended),
+        cmocka_unit_test(key_updates_are_taken_up_to_a_hundred_a_minute),
+        cmocka_unit_test(renegotiation_is_not_done),
+        cmocka_unit_test(only_a_whole_new_pair_takes_the_place_of_the_old),
+        cmocka_unit_test(certificates_say_when_they_end),
+        cmocka_unit_test(unusable_files_say_what_to_do),
+    };
+
+    return cmocka_run_group_tests(tests, make_all, drop_all);
+}
