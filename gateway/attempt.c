@@ -244,7 +244,6 @@ static void attempt_open(struct stream *s)
         .scheme = w->upstream.conn.tls != NULL ? "https" : "http",
         .timeout = s->deadline_us != 0 ? timeout : NULL,
         .previous_attempts = s->n_counted > 0 ? previous : NULL,
-        .lengthened = s->override_len > 0,
     };
     const size_t n = request_fields(&s->head, fields, &edits);
 

@@ -2,6 +2,7 @@
 #include "gateway/stream.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 
@@ -10,6 +11,8 @@
  * believed after that time. Headers that are no gRPC wait as well: what comes behind them may be a
  * worse fault, which our reset would cover. */
 #define HOLD_HEADERS_US (10 * US_PER_MS)
+
+#define INFORMATIONAL_MAX 10 /* 1xx blocks of one answer */
 
 /* At its deadline a grpc-go server resets with CANCEL and says nothing else, and its clock may be a
  * little ahead of ours: that is the deadline, not somebody's cancel. */
@@ -53,6 +56,13 @@ static void reply_arm_held_timer(struct worker *w)
         timer_start(&w->loop, &w->held_timer, s->held_until_us);
 }
 
+/* A length is no promise of ours: when the replica fails in the middle, we end its answer with
+ * trailers. */
+static bool reply_field_stays(const struct h2_field *f)
+{
+    return !field_is_hop_by_hop(f) && !FIELD_IS(f, "content-length");
+}
+
 /* Fields as the client shall get them: without the hop-by-hop ones. Returns how many; dst is the
  * worker's scratch with room for two more. */
 static size_t reply_fields(struct stream *s, const struct h2_field *fields, size_t n,
@@ -62,7 +72,7 @@ static size_t reply_fields(struct stream *s, const struct h2_field *fields, size
     size_t kept = 0;
 
     for (size_t i = 0; i < n; i++) {
-        if (!field_is_hop_by_hop(&fields[i]))
+        if (reply_field_stays(&fields[i]))
             dst[kept++] = fields[i];
     }
     *ret_dst = dst;
@@ -173,10 +183,17 @@ static void reply_headers(struct stream *s, const struct h2_field *fields, size_
 
 struct status_seen {
     bool is_there;
+    bool is_plain; /* one field, with a code that gRPC has: passed on as it came */
     enum grpc_status status;
     const struct h2_field *message; /* NULL: none */
     bool pushed_back;
 };
+
+static bool status_is_plain(const struct h2_field *f)
+{
+    return grpc_status_parse(f->value, f->value_len) != GRPC_UNKNOWN ||
+           (f->value_len == 1 && f->value[0] == '2');
+}
 
 static struct status_seen status_in(const struct h2_field *fields, size_t n)
 {
@@ -186,8 +203,9 @@ static struct status_seen status_in(const struct h2_field *fields, size_t n)
         const struct h2_field *f = &fields[i];
 
         if (FIELD_IS(f, "grpc-status")) {
+            seen.is_plain = !seen.is_there && status_is_plain(f);
             seen.is_there = true;
-            seen.status = grpc_status_parse(f->value, f->value_len);
+            seen.status = grpc_status_parse(f->value, f->value_len); /* of several: the last */
         } else if (FIELD_IS(f, "grpc-message")) {
             seen.message = f;
         } else if (FIELD_IS(f, "grpc-retry-pushback-ms")) {
@@ -211,6 +229,30 @@ static enum outcome reply_outcome(const struct stream *s, const struct status_se
     return how;
 }
 
+/* The client can count on one status that gRPC knows: what the replica gave is mended where it is
+ * none, is there twice, or says that half a message is a success. Returns the number of fields; dst
+ * has room for two more. text: room for the code. */
+static size_t reply_mend_status(struct h2_field *dst, size_t n, const struct status_seen *seen,
+                                const char *why, char text[4])
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!FIELD_IS(&dst[i], "grpc-status") &&
+            (why == NULL || !FIELD_IS(&dst[i], "grpc-message")))
+            dst[kept++] = dst[i];
+    }
+    dst[kept] = H2_FIELD("grpc-status", "");
+    dst[kept].value = text;
+    dst[kept++].value_len = (uint32_t)snprintf(text, 4, "%u", (unsigned)seen->status);
+    if (why != NULL) {
+        dst[kept] = H2_FIELD("grpc-message", "");
+        dst[kept].value = why;
+        dst[kept++].value_len = (uint32_t)strlen(why);
+    }
+    return kept;
+}
+
 /* The call's status, as the replica gave it or as it follows from HTTP; kind: what the block was.
  * Ends the call, unless another try begins. */
 static void reply_status(struct stream *s, enum h2_block kind, const struct h2_field *fields,
@@ -219,6 +261,7 @@ static void reply_status(struct stream *s, enum h2_block kind, const struct h2_f
     struct status_seen seen = status_in(fields, n);
     const bool trailers_only = kind == H2_RESPONSE;
     const int http_status = trailers_only ? http_status_of(fields, n) : 200;
+    const char *why = NULL;
     struct h2_field *kept;
     char code[4];
 
@@ -226,11 +269,22 @@ static void reply_status(struct stream *s, enum h2_block kind, const struct h2_f
         reply_not_grpc(s, http_status);
         return;
     }
+    if (!seen.is_there) {
+        why = "penstock: the replica's answer has no grpc-status";
+    } else if (seen.status == GRPC_OK && !grpc_reader_is_between(&s->response_reader)) {
+        seen.status = GRPC_INTERNAL;
+        seen.is_plain = false;
+        why = "penstock: the replica's answer ends inside a message";
+    }
 
     const enum outcome how = reply_outcome(s, &seen);
 
     if (how == OUTCOME_UNKNOWN_MODEL)
         worker_count(s->worker, COUNT_quarantines);
+    if (how == OUTCOME_REFUSED && s->state == STREAM_SENT) { /* nobody here has cancelled it */
+        attempt_failed(s, how, GRPC_UNAVAILABLE, "went away and cancelled the call");
+        return;
+    }
     if (s->state == STREAM_SENT && attempt_retry_answered(s, how, seen.pushed_back))
         return;
 
@@ -241,14 +295,8 @@ static void reply_status(struct stream *s, enum h2_block kind, const struct h2_f
 
     size_t n_kept = reply_fields(s, fields, n, &kept);
 
-    if (!seen.is_there) {
-        kept[n_kept] = H2_FIELD("grpc-status", "");
-        kept[n_kept].value = code;
-        kept[n_kept++].value_len =
-            (uint32_t)snprintf(code, sizeof(code), "%u", (unsigned)seen.status);
-        kept[n_kept++] =
-            H2_FIELD("grpc-message", "penstock: the replica's answer has no grpc-status");
-    }
+    if (!seen.is_plain)
+        n_kept = reply_mend_status(kept, n_kept, &seen, why, code);
     if (s->call.down != NULL)
         h2_send_headers(s->call.down, headers_go_first ? H2_TRAILERS : H2_RESPONSE, kept, n_kept,
                         true);
@@ -275,8 +323,14 @@ static void upstream_on_headers(void *user, struct h2_stream *up, enum h2_block 
     struct stream *s = stream_of(up);
 
     (void)user;
-    if (s == NULL || kind == H2_INFORMATIONAL)
+    if (s == NULL)
         return;
+    if (kind == H2_INFORMATIONAL) {
+        if (++s->attempt.n_informational > INFORMATIONAL_MAX)
+            attempt_failed(s, OUTCOME_SERVER_ERROR, GRPC_INTERNAL,
+                           "sent more than 10 informational header blocks");
+        return;
+    }
     if (end && s->not_grpc != 0)
         reply_not_grpc(s, s->not_grpc);
     else if (end)
@@ -377,8 +431,8 @@ static void upstream_on_close(void *user, struct h2_stream *up, uint32_t code, b
         return;
     }
     switch (code) {
-    case H2_REFUSED_STREAM:
-        attempt_failed(s, OUTCOME_REFUSED, GRPC_UNAVAILABLE,
+    case H2_REFUSED_STREAM: /* behind response headers it is not to be believed */
+        attempt_failed(s, s->held == NULL ? OUTCOME_REFUSED : OUTCOME_RESET, GRPC_UNAVAILABLE,
                        "did not take the call (REFUSED_STREAM)");
         return;
     default:

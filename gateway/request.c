@@ -207,7 +207,7 @@ size_t request_fields(const struct request_head *head, struct h2_field *dst,
     for (size_t i = 0; i < head->n; i++) {
         const struct h2_field *f = &head->fields[i];
 
-        if (f == head->content_length && edits->lengthened)
+        if (f == head->content_length) /* DATA frames say it; and we may lengthen messages */
             continue;
         if (f == head->timeout && edits->timeout != NULL)
             continue;

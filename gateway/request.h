@@ -66,7 +66,6 @@ struct request_edits {
     const char *scheme;            /* of the hop to the replica */
     const char *timeout;           /* grpc-timeout; NULL: as it is */
     const char *previous_attempts; /* grpc-previous-rpc-attempts; NULL: as it is */
-    bool lengthened;               /* the message is longer now: no content-length */
 };
 
 /* What an attempt sends: the call's fields, edited; te at the end. dst: room for head->n +

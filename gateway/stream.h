@@ -64,7 +64,8 @@ struct attempt {
     struct h2_stream *up;  /* NULL: waits for a connection */
     struct pool_waiter waiter;
     uint64_t began_us;
-    uint64_t sent_bytes; /* of the request, in the output of its connection */
+    uint64_t sent_bytes;      /* of the request, in the output of its connection */
+    unsigned n_informational; /* 1xx blocks that came */
 };
 
 #define STREAM_TRIED_MAX 8

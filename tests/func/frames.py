@@ -344,10 +344,22 @@ class ClientStream:
         self.reset = None
         self.ended = False
         self.window = window  # what we may send
+        self.trace = []  # its frames but WINDOW_UPDATE: ("H", fields, end), ("D", bytes, end), ("R", code, True)
 
     @property
     def messages(self):
         return grpc_messages(self.body)
+
+    @property
+    def shape(self):
+        """Its frames in short: H a header block, D data (however cut), $ END_STREAM, R8 a reset with code 8."""
+        out = []
+        for kind, what, end in self.trace:
+            token = f"R{what}" if kind == "R" else kind + "$" * end
+            if kind == "D" and out and out[-1] == "D":
+                out.pop()
+            out.append(token)
+        return " ".join(out)
 
     @property
     def status(self):
@@ -428,6 +440,11 @@ class Client:
             open_stream.window += self.conn.peer_initial_window - window  # RFC 9113 6.9.2
         self.frames.append(f)
         s = self.streams.get(f.stream_id)
+        if s and isinstance(f, (HeadersFrame, DataFrame)):
+            kind, what = ("H", f.fields) if isinstance(f, HeadersFrame) else ("D", bytes(f.data))
+            s.trace.append((kind, what, "END_STREAM" in f.flags))
+        elif s and isinstance(f, RstStreamFrame):
+            s.trace.append(("R", f.error_code, True))
         if isinstance(f, GoAwayFrame):
             self.goaway = f
         elif isinstance(f, HeadersFrame) and s:

@@ -111,10 +111,11 @@ static void an_attempt_keeps_order_and_duplicates_and_ends_hop_fields(void **sta
     assert_int_equal(out[8].flags, H2_FIELD_NO_INDEX);
 }
 
-static void our_timeout_and_attempt_count_replace_the_client_s(void **state)
+static void our_timeout_and_attempt_count_replace_the_client_s_and_no_length_is_promised(
+    void **state)
 {
     const struct request_edits edits = {
-        .scheme = "https", .timeout = "299998u", .previous_attempts = "2", .lengthened = true};
+        .scheme = "https", .timeout = "299998u", .previous_attempts = "2"};
     struct h2_field f[16], out[16 + REQUEST_EXTRA_FIELDS];
     struct request_head head;
     size_t n = grpc_core_fields(f), m;
@@ -134,7 +135,7 @@ static void our_timeout_and_attempt_count_replace_the_client_s(void **state)
     assert_false(has(out, m, "content-length", "12"));
     m = request_fields(&head, out, &as_it_is);
     assert_true(has(out, m, "grpc-timeout", "300m"));
-    assert_true(has(out, m, "content-length", "12"));
+    assert_false(has(out, m, "content-length", "12"));
 }
 
 static void our_own_hint_wins_over_other_systems_names_for_it(void **state)
@@ -210,7 +211,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_requests_are_told_apart),
         cmocka_unit_test(an_attempt_keeps_order_and_duplicates_and_ends_hop_fields),
-        cmocka_unit_test(our_timeout_and_attempt_count_replace_the_client_s),
+        cmocka_unit_test(
+            our_timeout_and_attempt_count_replace_the_client_s_and_no_length_is_promised),
         cmocka_unit_test(our_own_hint_wins_over_other_systems_names_for_it),
         cmocka_unit_test(copies_are_like_the_originals),
         cmocka_unit_test(a_full_arena_is_an_outcome),
