@@ -44,7 +44,7 @@ struct conn_ops {
 };
 
 struct conn_conf {
-    const struct h2_engine *engine; /* NULL: h2_engine_session */
+    const struct h2_engine *engine; /* NULL: h2_engine_native */
     struct h2_limits limits;
     struct tls_ctx *tls;  /* NULL: cleartext, prior knowledge; lives as long as any conn */
     const char *tls_host; /* dial: what the certificate must name; NULL: the address's host */

@@ -214,15 +214,12 @@ static void cl_headers(void *user, struct h2_stream *s, enum h2_block kind,
                        const struct h2_field *fields, size_t n, bool end)
 {
     struct grpc_call *c = call_of(s);
-    const struct h2_field *http;
 
     (void)user;
     if (c == NULL || kind == H2_INFORMATIONAL || (c->flags & CF_ENDING) != 0)
         return;
-    if (kind == H2_RESPONSE) {
-        http = fields_find(fields, n, ":status");
-        c->http_status = http != NULL ? atoi(http->value) : 0; /* three digits, then no digit */
-    }
+    if (kind == H2_RESPONSE)
+        c->http_status = fields_http_status(fields, n);
     if (end)
         call_end_by_trailers(c, fields, n);
     else if (kind == H2_RESPONSE && c->ops.on_headers != NULL)

@@ -88,6 +88,21 @@ const struct h2_field *fields_find(const struct h2_field *fields, size_t n, cons
     return NULL;
 }
 
+int fields_http_status(const struct h2_field *fields, size_t n)
+{
+    const struct h2_field *f = fields_find(fields, n, ":status");
+    int status = 0;
+
+    if (f == NULL || f->value_len != 3)
+        return 0;
+    for (size_t i = 0; i < 3; i++) {
+        if (f->value[i] < '0' || f->value[i] > '9')
+            return 0;
+        status = status * 10 + (f->value[i] - '0');
+    }
+    return status;
+}
+
 void grpc_send_message(struct h2_stream *s, struct slab *slab, const uint8_t *p, size_t len,
                        bool end)
 {

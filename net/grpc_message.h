@@ -34,6 +34,8 @@ enum inbox_event grpc_inbox_next(struct grpc_inbox *b, const uint8_t **p, size_t
 /* One block, NUL after each name and value; free() it. NULL for n = 0. */
 struct h2_field *fields_dup(const struct h2_field *fields, size_t n);
 const struct h2_field *fields_find(const struct h2_field *fields, size_t n, const char *name);
+/* The number of :status; 0: it is missing, or not three digits. */
+int fields_http_status(const struct h2_field *fields, size_t n);
 
 /* Prefix and message into the stream; slab NULL: copied. */
 void grpc_send_message(struct h2_stream *s, struct slab *slab, const uint8_t *p, size_t len,

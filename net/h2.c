@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "net/h2_engine.h"
 
-static const struct h2_engine *const engines[] = {&h2_engine_session, &h2_engine_native};
+static const struct h2_engine *const engines[] = {&h2_engine_native, &h2_engine_session};
 
 static const char *const code_names[] = {
     [H2_NO_ERROR] = "NO_ERROR",
@@ -50,14 +50,14 @@ const struct h2_engine *h2_engine_find(const char *name)
     return NULL;
 }
 
-/* engine: NULL: the session engine. events: copied; a NULL event is not told. */
+/* engine: NULL: the native engine. events: copied; a NULL event is not told. */
 struct h2 *h2_new(const struct h2_engine *engine, enum h2_role role, const struct h2_limits *limits,
                   const struct h2_events *events, void *user, struct slab_pool *pool)
 {
     struct h2 *h;
 
     if (engine == NULL)
-        engine = &h2_engine_session;
+        engine = &h2_engine_native;
     h = engine->create(role, limits);
     h->engine = engine;
     h->role = role;

@@ -199,7 +199,7 @@ int verb_relay(int argc, char **argv)
         ARG_STR("probe", "HOW", &r.probe,
                 "ask replicas for their health (default), connect only, or off"),
         ARG_STR("admin", "ADDR", &r.admin, "/metrics, /healthz, /readyz, /v1/status; default none"),
-        ARG_STR("engine", "NAME", &r.engine, "HTTP/2 engine: session (default) or native"),
+        ARG_STR("engine", "NAME", &r.engine, "HTTP/2 engine: native (default) or session"),
         ARG_UINT("drain-s", "SECONDS", &r.drain_s, 0, 3600,
                  "for running calls after SIGTERM; default 30"),
         ARG_STR("log-level", "LEVEL", &r.log_level, "error, warn, info (default), debug"),

@@ -3,8 +3,8 @@
 
 usage: tally.py RESULTS [--filtered] KIND...      KIND: unit, lint, func, conform; --filtered: a kind may have had nothing to run
 
-RESULTS holds unit.json (meson's test log; each cmocka program wrote TAP), lint-*.tap, func.xml and conform.xml (JUnit,
-from pytest). The last line is `N passed, N failed, N skipped`; exit 1 when anything failed or a kind left no result.
+RESULTS holds unit.json (meson's test log; each cmocka program wrote TAP), lint-*.tap, func.xml, func-session.xml (the
+data plane on that engine) and conform.xml (JUnit, from pytest). The last line is `N passed, N failed, N skipped`; exit 1 when anything failed or a kind left no result.
 """
 import json
 import pathlib
@@ -63,8 +63,9 @@ class Tally:
             print("\n".join(notes))
 
     def add_func(self, log):
+        engine = log.stem.partition("-")[2]  # of func-session.xml
         for case in xml.parse(log).getroot().iter("testcase"):
-            name = f"{case.get('classname', '').rsplit('.', 1)[-1]}: {case.get('name')}"
+            name = f"{case.get('classname', '').rsplit('.', 1)[-1]}: {case.get('name')}" + (f" ({engine})" if engine else "")
             if case.find("failure") is not None or case.find("error") is not None:
                 self.failed.append(name)
             elif case.find("skipped") is not None:
@@ -78,7 +79,7 @@ def main():
     filtered = kinds[0] == "--filtered"
     kinds = kinds[filtered:]
     tally = Tally()
-    readers = {"unit": ("unit.json", tally.add_unit), "lint": ("lint-*.tap", tally.add_lint), "func": ("func.xml", tally.add_func),
+    readers = {"unit": ("unit.json", tally.add_unit), "lint": ("lint-*.tap", tally.add_lint), "func": ("func*.xml", tally.add_func),
                "conform": ("conform.xml", tally.add_func)}
     for kind in kinds:
         pattern, read = readers[kind]
