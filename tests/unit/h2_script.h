@@ -241,7 +241,7 @@ struct watch_stream {
     uint32_t code;
     bool by_peer;
     bool odd; /* what only nghttp2 takes: host or content-length in trailers (RFC 9110 6.5.1),
-               * :status below 100 (RFC 9110 15) */
+               * :status below 100 (RFC 9110 15), userinfo in :authority (RFC 9113 8.3.1) */
 };
 
 #define WATCH_STREAMS 4096
@@ -319,6 +319,9 @@ static inline void watch_headers(void *user, struct h2_stream *s, enum h2_block 
             ((fields[i].name_len == 4 && fields[i].name[0] == 'h') || fields[i].name_len == 14))
             x->odd = true;
         if (fields[i].name_len == 7 && fields[i].name[1] == 's' && fields[i].value[0] == '0')
+            x->odd = true;
+        if (fields[i].name_len == 10 && fields[i].name[1] == 'a' &&
+            memchr(fields[i].value, '@', fields[i].value_len) != NULL)
             x->odd = true;
     }
     watch_say(w, "%s %u %zu%s; ", names[kind], x->id, n, end ? " end" : "");
