@@ -1,8 +1,10 @@
 #include "net/h2.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/xalloc.h"
 #include "net/h2_engine.h"
 
 static const struct h2_engine *const engines[] = {&h2_engine_native, &h2_engine_session};
@@ -122,6 +124,36 @@ struct h2_stream *h2_open(struct h2 *h, const struct h2_field *fields, size_t n,
     return h->engine->can_open(h) ? h->engine->open(h, fields, n, end, user) : NULL;
 }
 
+/* Set and extra behind each other, as literals where they are extra; the caller frees it. */
+static struct h2_field *join(const struct h2_set *set, const struct h2_field *extra, size_t n_extra)
+{
+    struct h2_field *all = xrealloc(NULL, set->n + n_extra + 1, sizeof(*all));
+
+    memcpy(all, set->fields, set->n * sizeof(*all));
+    for (size_t i = 0; i < n_extra; i++) {
+        all[set->n + i] = extra[i];
+        all[set->n + i].flags |= H2_FIELD_NO_INDEX;
+    }
+    return all;
+}
+
+struct h2_stream *h2_open_set(struct h2 *h, struct h2_set *set, const struct h2_field *extra,
+                              size_t n_extra, bool end, void *user)
+{
+    struct h2_field *all;
+    struct h2_stream *s;
+
+    check(h->role == H2_CLIENT);
+    if (!h->engine->can_open(h))
+        return NULL;
+    if (h->engine->open_set != NULL)
+        return h->engine->open_set(h, set, extra, n_extra, end, user);
+    all = join(set, extra, n_extra);
+    s = h->engine->open(h, all, set->n + n_extra, end, user);
+    free(all);
+    return s;
+}
+
 bool h2_can_open(const struct h2 *h)
 {
     return h->engine->can_open(h);
@@ -146,6 +178,25 @@ void h2_send_headers(struct h2_stream *s, enum h2_block kind, const struct h2_fi
                      size_t n, bool end)
 {
     s->h2->engine->send_headers(s, kind, fields, n, end);
+}
+
+void h2_send_set(struct h2_stream *s, enum h2_block kind, struct h2_set *set,
+                 const struct h2_field *extra, size_t n_extra, bool end)
+{
+    struct h2_field *all;
+
+    if (s->h2->engine->send_set != NULL) {
+        s->h2->engine->send_set(s, kind, set, extra, n_extra, end);
+        return;
+    }
+    all = join(set, extra, n_extra);
+    s->h2->engine->send_headers(s, kind, all, set->n + n_extra, end);
+    free(all);
+}
+
+struct h2_set *h2_block_set(const struct h2_stream *s)
+{
+    return s->set;
 }
 
 void h2_send_data(struct h2_stream *s, struct slab *slab, const uint8_t *p, size_t len, bool end)

@@ -75,6 +75,34 @@ struct h2_field {
     }
 #define H2_FIELD(n, v) ((struct h2_field)H2_FIELD_INIT(n, v))
 
+/* Fields that come, or leave, again and again: interned by content per slab pool (worker) and
+ * immutable, so the same fields are the same pointer on every connection, and what follows from
+ * them is worked out once and hung on as the note. Counted; valid while a reference is held. */
+struct h2_set {
+    const struct h2_field *fields; /* as a block has them; pseudo fields first */
+    uint32_t n;
+    uint32_t refs;
+    void *note;                    /* of the worker that uses the sets; NULL at first */
+    void (*note_free)(void *note); /* called when the last reference goes, if not NULL */
+};
+/* The set of these fields, made when there is none. The caller owes h2_set_unref. */
+struct h2_set *h2_set_get(struct slab_pool *pool, const struct h2_field *fields, size_t n);
+void h2_set_free(struct h2_set *set); /* for h2_set_unref */
+/* Let go of the sets that only the pool keeps: before what their notes point to ends. */
+void h2_sets_drop(struct slab_pool *pool);
+
+static inline struct h2_set *h2_set_ref(struct h2_set *set)
+{
+    set->refs++;
+    return set;
+}
+
+static inline void h2_set_unref(struct h2_set *set) /* NULL is fine */
+{
+    if (set != NULL && --set->refs == 0)
+        h2_set_free(set);
+}
+
 /* What we announce to, and allow, the peer. h2_limits_default fills it. */
 struct h2_limits {
     uint32_t max_concurrent_streams; /* server: announced and enforced */
@@ -136,6 +164,10 @@ const char *h2_why_done(const struct h2 *h); /* the error that ended it; "" if n
 /* Client: open a stream. NULL when h2_can_open is false. user is set before any event. */
 struct h2_stream *h2_open(struct h2 *h, const struct h2_field *fields, size_t n, bool end,
                           void *user);
+/* The same with the fields of set, then those of extra: few, different in each call; they are
+ * copied and leave as literals outside the HPACK tables. */
+struct h2_stream *h2_open_set(struct h2 *h, struct h2_set *set, const struct h2_field *extra,
+                              size_t n_extra, bool end, void *user);
 bool h2_can_open(const struct h2 *h); /* under the peer's limit, no GOAWAY, ids left */
 uint32_t h2_peer_max_streams(
     const struct h2 *h); /* 100 until its SETTINGS came; then UINT32_MAX if it names none */
@@ -145,6 +177,12 @@ uint32_t h2_n_streams(const struct h2 *h);
 /* Response headers, or trailers (kind H2_TRAILERS, end true): trailers wait behind queued data. */
 void h2_send_headers(struct h2_stream *s, enum h2_block kind, const struct h2_field *fields,
                      size_t n, bool end);
+void h2_send_set(struct h2_stream *s, enum h2_block kind, struct h2_set *set,
+                 const struct h2_field *extra, size_t n_extra, bool end);
+/* In on_headers only: the set that the first fields of the block are, fields[0 .. set->n); those
+ * behind it differ from call to call. NULL: none (not seen before, or the engine keeps none).
+ * Borrowed: take a reference to keep it. */
+struct h2_set *h2_block_set(const struct h2_stream *s);
 /* slab: holder of p (a reference is taken), or NULL: the bytes are copied. len 0 with end is fine.
  */
 void h2_send_data(struct h2_stream *s, struct slab *slab, const uint8_t *p, size_t len, bool end);

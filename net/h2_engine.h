@@ -26,7 +26,8 @@ struct h2 {
 struct h2_stream {
     struct h2 *h2;
     void *user;
-    uint32_t id; /* 0: a client's HEADERS have not left */
+    uint32_t id;        /* 0: a client's HEADERS have not left */
+    struct h2_set *set; /* h2_block_set, during on_headers */
 };
 
 /* Each as the function of the same name in net/h2.h says. */
@@ -42,11 +43,15 @@ struct h2_engine {
     bool (*is_done)(const struct h2 *h);
     struct h2_stream *(*open)(struct h2 *h, const struct h2_field *fields, size_t n, bool end,
                               void *user);
+    struct h2_stream *(*open_set)(struct h2 *h, struct h2_set *set, const struct h2_field *extra,
+                                  size_t n_extra, bool end, void *user); /* NULL: h2.c joins them */
     bool (*can_open)(const struct h2 *h);
     uint32_t (*peer_max_streams)(const struct h2 *h);
     bool (*settings_seen)(const struct h2 *h);
     void (*send_headers)(struct h2_stream *s, enum h2_block kind, const struct h2_field *fields,
                          size_t n, bool end);
+    void (*send_set)(struct h2_stream *s, enum h2_block kind, struct h2_set *set,
+                     const struct h2_field *extra, size_t n_extra, bool end); /* NULL: as above */
     void (*send_data)(struct h2_stream *s, struct slab *slab, const uint8_t *p, size_t len,
                       bool end);
     size_t (*queued)(const struct h2_stream *s);

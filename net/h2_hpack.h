@@ -4,8 +4,8 @@
  * table means the same fields each time, so its bytes are looked up (compared, never guessed) and
  * HPACK does no work. Literals after the run, such as a request id, go through HPACK one by one.
  *
- * Owns:      inflater, deflater, the memos. hpack_block: counted, one per distinct set of fields
- *            that is in use or remembered.
+ * Owns:      inflater, deflater, the memos (each entry holds its set, net/h2_set.h). hpack_block:
+ *            counted, fields that wait to leave.
  * Called by: net/h2_native_recv.c (hpack_in), net/h2_native_send.c (hpack_out).
  * Lifetime:  hpack_*_init .. hpack_*_fini.
  * Thread:    one.
@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-#include "net/h2_message.h"
+#include "net/h2_set.h"
 #include "net/slab.h"
 
 #define HPACK_MEMO                                                                                 \
@@ -56,6 +56,7 @@ enum hpack_result {
 struct hpack_list {
     const struct h2_field *fields; /* valid until hpack_in_done */
     size_t n;
+    struct h2_set *set;     /* of the first fields; NULL: none. Lives as long as fields */
     struct message message; /* checked as the part that hpack_in_block was told */
     struct slab *scratch;
 };
@@ -73,6 +74,7 @@ void hpack_in_done(struct hpack_list *list);
 struct hpack_out {
     struct nghttp2_hd_deflater *deflater;
     struct hpack_seen *seen; /* the worker's */
+    struct slab_pool *pool;
     struct hpack_block *memo[HPACK_MEMO];
     unsigned next;
     uint64_t n_inserted;
@@ -82,11 +84,14 @@ struct hpack_out {
 
 struct hpack_block; /* fields that wait to be sent */
 
-void hpack_out_init(struct hpack_out *out, struct hpack_seen *seen);
+void hpack_out_init(struct hpack_out *out, struct hpack_seen *seen, struct slab_pool *pool);
 void hpack_out_fini(struct hpack_out *out);
 void hpack_out_set_table(struct hpack_out *out, uint32_t max_bytes); /* the peer's setting */
 /* Keep fields until they leave; the caller owes hpack_block_unref. */
 struct hpack_block *hpack_out_hold(struct hpack_out *out, const struct h2_field *fields, size_t n);
+/* The same for the fields of set and those of extra, which become literals. */
+struct hpack_block *hpack_out_hold_set(struct hpack_out *out, struct h2_set *set,
+                                       const struct h2_field *extra, size_t n_extra);
 void hpack_block_unref(struct hpack_block *b); /* NULL is fine */
 /* Encode now: bytes leave in the order of these calls. Returns the bytes, which are valid until the
  * next call: in the memo, in small (of cap bytes), or in *ret_heap, which the caller frees. */

@@ -13,12 +13,9 @@
 
 struct hpack_memo {
     uint64_t n_inserted; /* the count at which run holds */
+    struct h2_set *set;
     uint32_t run_len;
-    uint32_t list_bytes; /* as RFC 9113 6.5.2 counts */
-    size_t n;
-    struct message message; /* after these fields */
-    uint8_t *run;
-    struct h2_field fields[]; /* then their strings, then run */
+    uint8_t run[];
 };
 
 void hpack_in_init(struct hpack_in *in)
@@ -27,10 +24,18 @@ void hpack_in_init(struct hpack_in *in)
     check(nghttp2_hd_inflate_new(&in->inflater) == 0);
 }
 
+static void memo_free(struct hpack_memo *m)
+{
+    if (m == NULL)
+        return;
+    h2_set_unref(m->set);
+    free(m);
+}
+
 void hpack_in_fini(struct hpack_in *in)
 {
     for (size_t i = 0; i < HPACK_MEMO; i++)
-        free(in->memo[i]);
+        memo_free(in->memo[i]);
     nghttp2_hd_inflate_del(in->inflater);
 }
 
@@ -68,46 +73,23 @@ static struct hpack_memo *find_whole(struct hpack_in *in, const uint8_t *p, size
     return NULL;
 }
 
-static void keep_memo(struct hpack_in *in, const uint8_t *run, size_t len,
-                      const struct h2_field *fields, size_t n, const struct message *message)
+/* run: what the n fields came as. */
+static void keep_memo(struct hpack_in *in, struct slab_pool *pool, const uint8_t *run, size_t len,
+                      const struct h2_field *fields, size_t n)
 {
-    size_t bytes = sizeof(struct hpack_memo) + n * sizeof(*fields) + len, list_bytes = 0;
+    struct h2_set *set = h2_set_meet(pool, fields, n);
     struct hpack_memo *m;
-    char *to;
 
-    for (size_t i = 0; i < n; i++) {
-        bytes += (size_t)fields[i].name_len + fields[i].value_len;
-        list_bytes += (size_t)fields[i].name_len + fields[i].value_len + 32;
-    }
-    m = xcalloc(1, bytes);
+    if (set == NULL)
+        return;
+    m = xrealloc(NULL, 1, sizeof(*m) + len);
     m->n_inserted = in->n_inserted;
+    m->set = set;
     m->run_len = (uint32_t)len;
-    m->list_bytes = (uint32_t)list_bytes;
-    m->n = n;
-    m->message = *message;
-    to = (char *)&m->fields[n];
-    for (size_t i = 0; i < n; i++) {
-        m->fields[i] = fields[i];
-        m->fields[i].name = memcpy(to, fields[i].name, fields[i].name_len);
-        to += fields[i].name_len;
-        m->fields[i].value = memcpy(to, fields[i].value, fields[i].value_len);
-        to += fields[i].value_len;
-    }
-    m->run = memcpy(to, run, len);
-    free(in->memo[in->next]);
+    memcpy(m->run, run, len);
+    memo_free(in->memo[in->next]);
     in->memo[in->next] = m;
     in->next = (in->next + 1) % HPACK_MEMO;
-}
-
-/* The check of the fields of m as part: the kept answer, or made anew and kept. */
-static void memo_message(struct hpack_memo *m, enum message_part part, struct message *ret)
-{
-    if (m->message.part != part) {
-        message_begin(&m->message, part);
-        for (size_t i = 0; i < m->n; i++)
-            message_field(&m->message, &m->fields[i]);
-    }
-    *ret = m->message;
 }
 
 /* ---- the slow way ---- */
@@ -204,17 +186,17 @@ static enum hpack_result end_block(struct walk *w)
     return w->over ? HPACK_OVER : HPACK_OK;
 }
 
-static void start_from_memo(struct walk *w, struct hpack_memo *m, enum message_part part)
+static void start_from_set(struct walk *w, struct h2_set *set, enum message_part part)
 {
-    memo_message(m, part, &w->message);
-    w->n_seen = m->n;
-    w->list_bytes = m->list_bytes;
-    if (m->list_bytes > w->limits->max_header_bytes || m->n > w->limits->max_header_fields) {
+    w->message = *h2_set_message(set, part);
+    w->n_seen = set->n;
+    w->list_bytes = set_entry_of(set)->list_bytes;
+    if (w->list_bytes > w->limits->max_header_bytes || set->n > w->limits->max_header_fields) {
         w->over = true;
         return;
     }
-    memcpy(w->fields, m->fields, m->n * sizeof(*m->fields));
-    w->n = m->n;
+    memcpy(w->fields, set->fields, set->n * sizeof(*set->fields));
+    w->n = set->n;
 }
 
 enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
@@ -234,10 +216,12 @@ enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
         run_len = hpack_run(p, len, HPACK_RUN_STABLE, &max_index);
         m = find_memo(in, p, run_len, max_index);
     }
-    if (m != NULL && run_len == len && m->list_bytes <= limits->max_header_bytes) {
-        memo_message(m, part, &ret_list->message);
-        ret_list->fields = m->fields;
-        ret_list->n = m->n;
+    ret_list->set = m != NULL ? m->set : NULL;
+    if (m != NULL && run_len == len &&
+        set_entry_of(m->set)->list_bytes <= limits->max_header_bytes) {
+        ret_list->message = *h2_set_message(m->set, part);
+        ret_list->fields = m->set->fields;
+        ret_list->n = m->set->n;
         return HPACK_OK;
     }
     ret_list->scratch = slab_get(pool, limits->max_header_bytes);
@@ -245,14 +229,14 @@ enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
     w.strings = ret_list->scratch->data + limits->max_header_bytes;
     message_begin(&w.message, part);
     if (m != NULL) {
-        start_from_memo(&w, m, part);
+        start_from_set(&w, m->set, part);
         at += run_len;
     }
     while (r == HPACK_OK && at < end) {
         r = inflate_one(&w, &at, end);
         if (m == NULL && r == HPACK_OK && at == p + run_len && run_len > 0 && run_len <= RUN_MAX &&
             !w.over)
-            keep_memo(in, p, run_len, w.fields, w.n, &w.message);
+            keep_memo(in, pool, p, run_len, w.fields, w.n);
     }
     if (r == HPACK_OK)
         r = end_block(&w);

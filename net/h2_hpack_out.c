@@ -16,21 +16,23 @@
 struct hpack_block {
     uint32_t refs;
     uint32_t n;
-    struct hpack_block *memo; /* remembers the first fields of this one, or NULL */
-    /* of one that is remembered: */
-    uint32_t sign;       /* of the fields: cheap, says only "maybe" */
+    const struct h2_field *fields; /* own, or those of set */
+    struct hpack_block *memo;      /* an entry whose fields go before these, or NULL */
+    /* of an entry of the memo: */
+    struct h2_set *set;  /* NULL: this is none */
     uint32_t max_index;  /* in bytes */
     uint64_t n_inserted; /* the count at which bytes hold */
     uint32_t len;        /* of bytes; 0: not right any more */
     uint32_t cap;
     uint8_t *bytes;
-    struct h2_field fields[]; /* then their strings */
+    struct h2_field own[]; /* then their strings */
 };
 
-void hpack_out_init(struct hpack_out *out, struct hpack_seen *seen)
+void hpack_out_init(struct hpack_out *out, struct hpack_seen *seen, struct slab_pool *pool)
 {
     memset(out, 0, sizeof(*out));
     out->seen = seen;
+    out->pool = pool;
     check(nghttp2_hd_deflate_new(&out->deflater, TABLE_BYTES) == 0);
 }
 
@@ -62,38 +64,14 @@ static bool is_volatile(const struct h2_field *f)
     return (f->flags & H2_FIELD_NO_INDEX) != 0 && (f->name_len == 0 || f->name[0] != ':');
 }
 
-static bool same_fields(const struct h2_field *a, const struct h2_field *b, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (a[i].value_len != b[i].value_len || a[i].name_len != b[i].name_len ||
-            a[i].flags != b[i].flags || !hpack_same(a[i].value, b[i].value, a[i].value_len) ||
-            !hpack_same(a[i].name, b[i].name, a[i].name_len))
-            return false;
-    return true;
-}
-
-static uint32_t sign_more(uint32_t sign, const struct h2_field *f)
-{
-    return sign * 31 + f->name_len + (f->value_len << 8);
-}
-
-static uint32_t sign_of(const struct h2_field *fields, size_t n)
-{
-    uint32_t sign = 0;
-
-    for (size_t i = 0; i < n; i++)
-        sign = sign_more(sign, &fields[i]);
-    return sign;
-}
-
 static struct hpack_block *find_memo(struct hpack_out *out, const struct h2_field *fields,
-                                     uint32_t n_run, uint32_t sign)
+                                     uint32_t n, uint32_t sign)
 {
     for (size_t i = 0; i < HPACK_MEMO && out->memo[i] != NULL; i++) {
-        struct hpack_block *b = out->memo[i];
+        struct hpack_block *m = out->memo[i];
 
-        if (b->sign == sign && b->n == n_run && same_fields(b->fields, fields, n_run))
-            return b;
+        if (set_entry_of(m->set)->sign == sign && h2_set_equals(m->set, fields, n))
+            return m;
     }
     return NULL;
 }
@@ -110,12 +88,13 @@ static struct hpack_block *block_new(const struct h2_field *fields, size_t n)
     memset(b, 0, sizeof(*b));
     b->refs = 1;
     b->n = (uint32_t)n;
-    to = (char *)&b->fields[n];
+    b->fields = b->own;
+    to = (char *)&b->own[n];
     for (size_t i = 0; i < n; i++) {
-        b->fields[i] = fields[i];
-        b->fields[i].name = memcpy(to, fields[i].name, fields[i].name_len);
+        b->own[i] = fields[i];
+        b->own[i].name = memcpy(to, fields[i].name, fields[i].name_len);
         to += fields[i].name_len;
-        b->fields[i].value = memcpy(to, fields[i].value, fields[i].value_len);
+        b->own[i].value = memcpy(to, fields[i].value, fields[i].value_len);
         to += fields[i].value_len;
     }
     return b;
@@ -126,38 +105,74 @@ void hpack_block_unref(struct hpack_block *b)
     if (b == NULL || --b->refs > 0)
         return;
     hpack_block_unref(b->memo);
+    h2_set_unref(b->set);
     free(b->bytes);
     free(b);
 }
 
-struct hpack_block *hpack_out_hold(struct hpack_out *out, const struct h2_field *fields, size_t n)
+/* A new entry of the memo. Takes over the caller's reference to set. */
+static struct hpack_block *memo_new(struct hpack_out *out, struct h2_set *set)
 {
-    struct hpack_block *b, *memo;
-    uint32_t n_run = 0, sign = 0;
+    struct hpack_block *m = block_new(NULL, 0);
 
-    while (n_run < n && !is_volatile(&fields[n_run]))
-        sign = sign_more(sign, &fields[n_run++]);
-    memo = find_memo(out, fields, n_run, sign);
-    if (memo != NULL)
-        memo->refs++;
-    if (memo != NULL && n_run == n)
-        return memo;
+    m->set = set;
+    m->fields = set->fields;
+    m->n = set->n;
+    hpack_block_unref(out->memo[out->next]);
+    out->memo[out->next] = m;
+    out->next = (out->next + 1) % HPACK_MEMO;
+    return m;
+}
+
+/* m: goes before them; NULL: nothing does. */
+static struct hpack_block *hold_behind(struct hpack_block *m, const struct h2_field *fields,
+                                       size_t n)
+{
+    struct hpack_block *b;
+
+    if (m != NULL)
+        m->refs++;
+    if (m != NULL && n == 0)
+        return m;
     b = block_new(fields, n);
-    b->memo = memo;
+    b->memo = m;
     return b;
 }
 
-/* bytes: what fields came to; a run. m: the entry of these fields, or NULL: a new one. */
-static void keep_memo(struct hpack_out *out, struct hpack_block *m, const struct h2_field *fields,
-                      uint32_t n, const uint8_t *bytes, size_t len, uint32_t max_index)
+struct hpack_block *hpack_out_hold(struct hpack_out *out, const struct h2_field *fields, size_t n)
 {
-    if (m == NULL) {
-        m = block_new(fields, n);
-        m->sign = sign_of(fields, n);
-        hpack_block_unref(out->memo[out->next]);
-        out->memo[out->next] = m;
-        out->next = (out->next + 1) % HPACK_MEMO;
-    }
+    struct hpack_block *m;
+    uint32_t n_run = 0, sign = 0;
+
+    while (n_run < n && !is_volatile(&fields[n_run]))
+        sign = h2_set_sign(sign, &fields[n_run++]);
+    m = find_memo(out, fields, n_run, sign);
+    return m != NULL ? hold_behind(m, fields + n_run, n - n_run) : hold_behind(NULL, fields, n);
+}
+
+struct hpack_block *hpack_out_hold_set(struct hpack_out *out, struct h2_set *set,
+                                       const struct h2_field *extra, size_t n_extra)
+{
+    struct hpack_block *b;
+    size_t i = 0;
+
+    while (i < HPACK_MEMO && out->memo[i] != NULL && out->memo[i]->set != set)
+        i++;
+    b = i < HPACK_MEMO && out->memo[i] != NULL ? out->memo[i] : memo_new(out, h2_set_ref(set));
+    b = hold_behind(b, extra, n_extra);
+    for (i = 0; i < n_extra; i++)
+        b->own[i].flags |= H2_FIELD_NO_INDEX;
+    return b;
+}
+
+/* What m's set was just encoded to, if it changed no table. */
+static void keep_bytes(struct hpack_out *out, struct hpack_block *m, const uint8_t *bytes,
+                       size_t len)
+{
+    uint32_t max_index;
+
+    if (len > RUN_MAX || hpack_run(bytes, len, HPACK_RUN_ANY, &max_index) != len)
+        return;
     if (len > m->cap) {
         m->bytes = xrealloc(m->bytes, 1, len);
         m->cap = (uint32_t)len;
@@ -285,38 +300,61 @@ static bool was_seen(struct hpack_seen *seen, const struct h2_field *f)
     return false;
 }
 
-/* The first n fields, which are worth a table entry: from the memo, or into it once they change
- * nothing. */
-static void encode_run(struct hpack_out *out, struct writer *w, const struct h2_field *fields,
-                       uint32_t n)
+/* Fields that are worth a table entry, but for the volatile ones among them. */
+static void encode_known(struct hpack_out *out, struct writer *w, const struct h2_field *fields,
+                         uint32_t n)
 {
-    struct hpack_block *m = find_memo(out, fields, n, sign_of(fields, n));
-    const size_t before = w->len;
-    uint32_t max_index;
+    uint32_t i = 0, n_run;
 
-    if (m != NULL && memo_is_right(out, m)) {
+    while (i < n) {
+        for (n_run = 0; i + n_run < n && n_run < NV_MAX && !is_volatile(&fields[i + n_run]);)
+            n_run++;
+        if (n_run > 0)
+            deflate(out, w, &fields[i], n_run);
+        else
+            put_literal(w, &fields[i]);
+        i += n_run > 0 ? n_run : 1;
+    }
+}
+
+/* An entry of the memo: its bytes, or made anew. */
+static void encode_memo(struct hpack_out *out, struct writer *w, struct hpack_block *m)
+{
+    const size_t before = w->len;
+
+    if (memo_is_right(out, m)) {
         memcpy(room(w, m->len), m->bytes, m->len);
         w->len += m->len;
         return;
     }
-    for (uint32_t i = 0; i < n; i += NV_MAX)
-        deflate(out, w, &fields[i], n - i < NV_MAX ? n - i : NV_MAX);
-    if (hpack_run(w->p + before, w->len - before, HPACK_RUN_ANY, &max_index) == w->len - before &&
-        w->len - before <= RUN_MAX)
-        keep_memo(out, m, fields, n, w->p + before, w->len - before, max_index);
+    encode_known(out, w, m->fields, m->n);
+    keep_bytes(out, m, w->p + before, w->len - before);
 }
 
-/* skip: fields whose bytes are in w already. */
-static void encode_fields(struct hpack_out *out, struct writer *w, const struct hpack_block *b,
-                          uint32_t skip)
+/* The first fields of a block that is in no memo, each sent before. */
+static void encode_run(struct hpack_out *out, struct writer *w, const struct h2_field *fields,
+                       uint32_t n, uint32_t sign)
 {
-    uint32_t i = skip;
+    struct hpack_block *m = find_memo(out, fields, n, sign);
+    struct h2_set *set;
 
-    if (skip == 0) {
-        while (i < b->n && !is_volatile(&b->fields[i]) && was_seen(out->seen, &b->fields[i]))
-            i++;
+    if (m == NULL && (set = h2_set_meet(out->pool, fields, n)) != NULL)
+        m = memo_new(out, set);
+    if (m != NULL)
+        encode_memo(out, w, m);
+    else
+        encode_known(out, w, fields, n);
+}
+
+static void encode_fields(struct hpack_out *out, struct writer *w, const struct hpack_block *b)
+{
+    uint32_t i = 0, sign = 0;
+
+    if (b->memo == NULL) {
+        for (; i < b->n && !is_volatile(&b->fields[i]) && was_seen(out->seen, &b->fields[i]); i++)
+            sign = h2_set_sign(sign, &b->fields[i]);
         if (i > 0)
-            encode_run(out, w, b->fields, i);
+            encode_run(out, w, b->fields, i, sign);
         if (i < b->n)
             put_literal(w, &b->fields[i++]); /* it ended the run: new or volatile */
     }
@@ -332,7 +370,6 @@ const uint8_t *hpack_out_encode(struct hpack_out *out, struct hpack_block *b, ui
                                 size_t cap, size_t *ret_len, uint8_t **ret_heap)
 {
     struct writer w = {.p = small, .cap = cap, .heap = ret_heap};
-    uint32_t skip = 0;
 
     *ret_heap = NULL;
     if (!out->size_changed && memo_is_right(out, b)) {
@@ -343,12 +380,13 @@ const uint8_t *hpack_out_encode(struct hpack_out *out, struct hpack_block *b, ui
         deflate(out, &w, NULL, 0);
         out->size_changed = false;
     }
-    if (b->memo != NULL && memo_is_right(out, b->memo)) {
-        memcpy(room(&w, b->memo->len), b->memo->bytes, b->memo->len);
-        w.len += b->memo->len;
-        skip = b->memo->n;
+    if (b->set != NULL) {
+        encode_memo(out, &w, b);
+    } else {
+        if (b->memo != NULL)
+            encode_memo(out, &w, b->memo);
+        encode_fields(out, &w, b);
     }
-    encode_fields(out, &w, b, skip);
     *ret_len = w.len;
     return w.p;
 }

@@ -99,7 +99,7 @@ static void native_start(struct h2 *h)
 
     n->shared = nstream_shared_get(h->pool);
     hpack_in_init(&n->hpack_in);
-    hpack_out_init(&n->hpack_out, &n->shared->seen);
+    hpack_out_init(&n->hpack_out, &n->shared->seen, h->pool);
     if (h->role == H2_CLIENT) {
         n->control = xrealloc(NULL, 1, n->cap_control = 128);
         memcpy(n->control, FRAME_MAGIC, FRAME_MAGIC_BYTES);
@@ -181,26 +181,69 @@ static bool is_head_request(const struct h2_field *fields, size_t n)
            memcmp(fields[0].value, "HEAD", 4) == 0 && memcmp(fields[0].name, ":method", 7) == 0;
 }
 
-static struct h2_stream *native_open(struct h2 *h, const struct h2_field *fields, size_t n_fields,
-                                     bool end, void *user)
+/* block: its header block, held; fields: the first of it. */
+static struct h2_stream *open_stream(struct native *n, struct hpack_block *block,
+                                     const struct h2_field *fields, size_t n_fields, bool end,
+                                     void *user)
 {
-    struct native *n = native_of(h);
-    struct nstream *s = nstream_new(n->shared, h, user);
+    struct nstream *s = nstream_new(n->shared, &n->base, user);
 
     s->send_window = n->peer_window;
-    s->blocks[0] = hpack_out_hold(&n->hpack_out, fields, n_fields);
+    s->blocks[0] = block;
     s->n_blocks = 1;
     s->flags = (uint16_t)((end ? STREAM_END_QUEUED : 0) |
                           (is_head_request(fields, n_fields) ? STREAM_HEAD : 0));
     list_push_back(&n->all, &s->all);
-    h->n_streams++;
+    n->base.n_streams++;
     native_ready(n, s);
     return &s->base;
+}
+
+static struct h2_stream *native_open(struct h2 *h, const struct h2_field *fields, size_t n_fields,
+                                     bool end, void *user)
+{
+    struct native *n = native_of(h);
+
+    return open_stream(n, hpack_out_hold(&n->hpack_out, fields, n_fields), fields, n_fields, end,
+                       user);
+}
+
+static struct h2_stream *native_open_set(struct h2 *h, struct h2_set *set,
+                                         const struct h2_field *extra, size_t n_extra, bool end,
+                                         void *user)
+{
+    struct native *n = native_of(h);
+
+    return open_stream(n, hpack_out_hold_set(&n->hpack_out, set, extra, n_extra), set->fields,
+                       set->n, end, user);
 }
 
 static bool takes_output(const struct native *n, const struct nstream *s)
 {
     return !n->lost && (s->flags & (STREAM_GONE | STREAM_END_QUEUED)) == 0;
+}
+
+/* Takes over the caller's reference to block. */
+static void queue_block(struct native *n, struct nstream *s, enum h2_block kind,
+                        struct hpack_block *block, bool end)
+{
+    if (end)
+        s->flags |= STREAM_END_QUEUED;
+    if (kind == H2_TRAILERS) {
+        check(end && s->trailers == NULL);
+        s->trailers = block;
+    } else {
+        check(n->base.role == H2_SERVER);
+        check(s->n_blocks < ARRAY_LEN(s->blocks));
+        s->blocks[s->n_blocks++] = block;
+    }
+    native_ready(n, s);
+}
+
+/* Of two 1xx blocks that would wait the second is dropped: RFC 9110 15.2 lets us. */
+static bool takes_block(const struct native *n, const struct nstream *s, enum h2_block kind)
+{
+    return takes_output(n, s) && (kind != H2_INFORMATIONAL || s->n_blocks == 0);
 }
 
 static void native_send_headers(struct h2_stream *hs, enum h2_block kind,
@@ -209,21 +252,18 @@ static void native_send_headers(struct h2_stream *hs, enum h2_block kind,
     struct native *n = native_of(hs->h2);
     struct nstream *s = nstream_of(hs);
 
-    if (!takes_output(n, s))
-        return;
-    if (end)
-        s->flags |= STREAM_END_QUEUED;
-    if (kind == H2_TRAILERS) {
-        check(end && s->trailers == NULL);
-        s->trailers = hpack_out_hold(&n->hpack_out, fields, n_fields);
-    } else {
-        check(n->base.role == H2_SERVER);
-        if (kind == H2_INFORMATIONAL && s->n_blocks > 0)
-            return; /* one waits already; RFC 9110 15.2 lets us drop this one */
-        check(s->n_blocks < ARRAY_LEN(s->blocks));
-        s->blocks[s->n_blocks++] = hpack_out_hold(&n->hpack_out, fields, n_fields);
-    }
-    native_ready(n, s);
+    if (takes_block(n, s, kind))
+        queue_block(n, s, kind, hpack_out_hold(&n->hpack_out, fields, n_fields), end);
+}
+
+static void native_send_set(struct h2_stream *hs, enum h2_block kind, struct h2_set *set,
+                            const struct h2_field *extra, size_t n_extra, bool end)
+{
+    struct native *n = native_of(hs->h2);
+    struct nstream *s = nstream_of(hs);
+
+    if (takes_block(n, s, kind))
+        queue_block(n, s, kind, hpack_out_hold_set(&n->hpack_out, set, extra, n_extra), end);
 }
 
 /* A short payload may point into its slab until the flush of this turn, when it is copied into the
@@ -360,10 +400,12 @@ const struct h2_engine h2_engine_native = {
     .wants_flush = native_wants_flush,
     .is_done = native_is_done,
     .open = native_open,
+    .open_set = native_open_set,
     .can_open = native_can_open,
     .peer_max_streams = native_peer_max_streams,
     .settings_seen = native_settings_seen,
     .send_headers = native_send_headers,
+    .send_set = native_send_set,
     .send_data = native_send_data,
     .queued = native_queued,
     .consume = native_consume,

@@ -120,8 +120,12 @@ static int deliver_block(struct native *n, uint32_t id, struct hpack_list *list,
         return native_stream_broken(n, s, id, H2_ENHANCE_YOUR_CALM);
     if (end)
         nstream_end_recv(s);
+    s->base.set = list->set;
     if (n->base.events.on_headers != NULL)
         n->base.events.on_headers(n->base.user, &s->base, kind, list->fields, list->n, end);
+    if (n->lost)
+        return 0;
+    s->base.set = NULL;
     if (end)
         native_after_end_recv(n, s);
     return 0;

@@ -28,6 +28,9 @@ void slab_pool_init(struct slab_pool *pool)
 void slab_pool_fini(struct slab_pool *pool)
 {
     check(pool->pinned_bytes == 0);
+    if (pool->h2_sets != NULL)
+        pool->h2_sets_free(pool->h2_sets);
+    pool->h2_sets = NULL;
     for (size_t i = 0; i < ARRAY_LEN(pool->free_lists); i++) {
         if (pool->free_lists[i].next == NULL)
             continue; /* zeroed: never initialised */

@@ -28,6 +28,8 @@ struct slab_pool {
     size_t n_free[2];
     size_t pinned_bytes;              /* in slabs that are out; the worker's memory account */
     struct nstream_shared *h2_shared; /* net/h2_stream.h's, while it has connections */
+    struct h2_sets *h2_sets;          /* net/h2_set.h's, from first use to the pool's end */
+    void (*h2_sets_free)(void *);
 };
 
 #define SLAB_SMALL_BYTES (16u * 1024)

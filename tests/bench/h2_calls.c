@@ -3,8 +3,8 @@
  *
  *   valgrind --tool=callgrind h2_calls ENGINE CALLS [unique] [body=BYTES]
  *
- * 20 calls per turn on one connection, 9 request and 3 response fields, 128 bytes each way by
- * reference, trailers. unique: a request id of its own in each call.
+ * 20 calls per turn on one connection, 9 request and 3 response fields as header sets, 128 bytes
+ * each way by reference, trailers. unique: a request id of its own in each call.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +23,23 @@ struct side {
 struct bench {
     struct slab_pool pool;
     struct side client, server;
+    struct h2_set *request, *response, *trailers;
     struct slab *body;
     size_t body_bytes;
     unsigned long done;
 };
 
+static const struct h2_field request[] = {
+    H2_FIELD_INIT(":method", "POST"),
+    H2_FIELD_INIT(":scheme", "http"),
+    H2_FIELD_INIT(":path", "/inference.GRPCInferenceService/ModelInfer"),
+    H2_FIELD_INIT(":authority", "127.0.0.1:8001"),
+    H2_FIELD_INIT("content-type", "application/grpc"),
+    H2_FIELD_INIT("user-agent", "grpc-go/1.64.0"),
+    H2_FIELD_INIT("te", "trailers"),
+    H2_FIELD_INIT("grpc-accept-encoding", "gzip"),
+    H2_FIELD_INIT("grpc-timeout", "10S"),
+};
 static const struct h2_field response[] = {
     H2_FIELD_INIT(":status", "200"),
     H2_FIELD_INIT("content-type", "application/grpc"),
@@ -36,9 +48,9 @@ static const struct h2_field trailers[] = {H2_FIELD_INIT("grpc-status", "0")};
 
 static void answer(struct bench *b, struct h2_stream *s)
 {
-    h2_send_headers(s, H2_RESPONSE, response, ARRAY_LEN(response), false);
+    h2_send_set(s, H2_RESPONSE, b->response, NULL, 0, false);
     h2_send_data(s, b->body, b->body->data, b->body_bytes, false);
-    h2_send_headers(s, H2_TRAILERS, trailers, ARRAY_LEN(trailers), true);
+    h2_send_set(s, H2_TRAILERS, b->trailers, NULL, 0, true);
 }
 
 static void server_data(void *user, struct h2_stream *s, struct slab *slab, const uint8_t *p,
@@ -114,29 +126,15 @@ static void pump(struct bench *b)
 static void run(struct bench *b, unsigned long calls, bool unique)
 {
     char id[33] = "";
-    struct h2_field request[10] = {
-        H2_FIELD(":method", "POST"),
-        H2_FIELD(":scheme", "http"),
-        H2_FIELD(":path", "/inference.GRPCInferenceService/ModelInfer"),
-        H2_FIELD(":authority", "127.0.0.1:8001"),
-        H2_FIELD("content-type", "application/grpc"),
-        H2_FIELD("user-agent", "grpc-go/1.64.0"),
-        H2_FIELD("te", "trailers"),
-        H2_FIELD("grpc-accept-encoding", "gzip"),
-        H2_FIELD("grpc-timeout", "10S"),
-        H2_FIELD("x-request-id", "0123456789abcdef0123456789abcdef"),
-    };
+    struct h2_field extra = H2_FIELD("x-request-id", "0123456789abcdef0123456789abcdef");
 
-    if (unique) {
-        request[9].value = id;
-        request[9].flags = H2_FIELD_NO_INDEX;
-    }
+    extra.value = id;
     for (unsigned long i = 0; i < calls; i++) {
         struct h2_stream *s;
 
         if (unique)
             snprintf(id, sizeof(id), "%032lx", i * 0x9e3779b97f4a7c15ul);
-        s = h2_open(b->client.h, request, unique ? 10 : 9, false, NULL);
+        s = h2_open_set(b->client.h, b->request, &extra, unique ? 1 : 0, false, NULL);
         check(s != NULL);
         h2_send_data(s, b->body, b->body->data, b->body_bytes, true);
         if (i % PER_TURN == PER_TURN - 1)
@@ -175,6 +173,9 @@ int main(int argc, char **argv)
             b.body_bytes = strtoul(argv[i] + 5, NULL, 10);
     }
     slab_pool_init(&b.pool);
+    b.request = h2_set_get(&b.pool, request, ARRAY_LEN(request));
+    b.response = h2_set_get(&b.pool, response, ARRAY_LEN(response));
+    b.trailers = h2_set_get(&b.pool, trailers, ARRAY_LEN(trailers));
     side_init(&b, &b.client, argv[1], H2_CLIENT);
     side_init(&b, &b.server, argv[1], H2_SERVER);
     b.body = slab_get(&b.pool, b.body_bytes > 0 ? b.body_bytes : 1);
@@ -184,6 +185,9 @@ int main(int argc, char **argv)
     check(b.done == calls);
     printf("%lu calls\n", b.done);
     slab_unref(b.body);
+    h2_set_unref(b.request);
+    h2_set_unref(b.response);
+    h2_set_unref(b.trailers);
     h2_free(b.client.h);
     h2_free(b.server.h);
     outq_fini(&b.client.out);

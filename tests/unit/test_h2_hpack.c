@@ -178,7 +178,7 @@ static void leaving_blocks_decode_to_the_fields(void **state)
     (void)state;
     slab_pool_init(&pool);
     hpack_in_init(&in);
-    hpack_out_init(&out, &seen);
+    hpack_out_init(&out, &seen, &pool);
     assert_int_equal(nghttp2_hd_inflate_new(&inf), 0);
     rng_init(&rng, 2);
     for (int i = 0; i < BLOCKS; i++) {
@@ -278,11 +278,13 @@ static void a_size_update_behind_a_remembered_run_is_refused(void **state)
 static void block_outlives_its_entry(void **state)
 {
     static struct hpack_seen seen;
+    struct slab_pool pool;
     struct hpack_out out;
     nghttp2_hd_inflater *inf;
 
     (void)state;
-    hpack_out_init(&out, &seen);
+    slab_pool_init(&pool);
+    hpack_out_init(&out, &seen, &pool);
     assert_int_equal(nghttp2_hd_inflate_new(&inf), 0);
     for (int i = 0; i < 400; i++) {
         uint8_t small[512], *heap;
@@ -304,18 +306,124 @@ static void block_outlives_its_entry(void **state)
     }
     nghttp2_hd_inflate_del(inf);
     hpack_out_fini(&out);
+    slab_pool_fini(&pool);
+}
+
+/* Sets with literals behind them, in any order of holding and encoding, through a table that
+ * changes its size: the plain decoder reads the same fields. */
+static void leaving_header_sets_decode_to_their_fields(void **state)
+{
+    static struct hpack_seen seen;
+    struct slab_pool pool;
+    struct hpack_out out;
+    nghttp2_hd_inflater *inf;
+    struct h2_set *sets[HPACK_MEMO + 4];
+    struct set plain[ARRAY_LEN(sets)];
+    struct rng rng;
+    unsigned n_from_memo = 0;
+
+    (void)state;
+    slab_pool_init(&pool);
+    hpack_out_init(&out, &seen, &pool);
+    assert_int_equal(nghttp2_hd_inflate_new(&inf), 0);
+    rng_init(&rng, 4);
+    for (size_t k = 0; k < ARRAY_LEN(sets); k++) {
+        make_set(&plain[k], &rng);
+        sets[k] = h2_set_get(&pool, plain[k].fields, plain[k].n);
+        assert_ptr_equal(h2_set_get(&pool, plain[k].fields, plain[k].n), sets[k]);
+        h2_set_unref(sets[k]);
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        const size_t k = rng_below(&rng, rng_below(&rng, 50) == 0 ? ARRAY_LEN(sets) : 6);
+        struct set all = plain[k];
+        struct hpack_block *b;
+        uint8_t small[4096], *heap;
+        const uint8_t *p;
+        size_t len;
+
+        if (rng_below(&rng, 200) == 0)
+            hpack_out_set_table(&out, (uint32_t)rng_below(&rng, 5000));
+        snprintf(all.id, sizeof(all.id), "%016llx", (unsigned long long)rng_next(&rng));
+        for (uint64_t n = rng_below(&rng, 3); n > 0; n--)
+            add(&all, "x-request-id", all.id, 0);
+        b = hpack_out_hold_set(&out, sets[k], all.fields + plain[k].n, all.n - plain[k].n);
+        p = hpack_out_encode(&out, b, small, sizeof(small), &len, &heap);
+        n_from_memo += p != small && heap == NULL;
+        for (size_t f = plain[k].n; f < all.n; f++)
+            all.fields[f].flags |= H2_FIELD_NO_INDEX;
+        oracle_decodes(inf, &all, p, len);
+        free(heap);
+        hpack_block_unref(b);
+    }
+    assert_true(n_from_memo > BLOCKS / 5);
+    for (size_t k = 0; k < ARRAY_LEN(sets); k++)
+        h2_set_unref(sets[k]);
+    nghttp2_hd_inflate_del(inf);
+    hpack_out_fini(&out);
+    slab_pool_fini(&pool);
+}
+
+static unsigned n_notes_freed;
+
+static void note_gone(void *note)
+{
+    assert_ptr_equal(note, &n_notes_freed);
+    n_notes_freed++;
+}
+
+/* The same fields are one set, from their second sight on; its note goes with its last holder. */
+static void header_sets_are_interned_by_their_fields(void **state)
+{
+    struct slab_pool pool;
+    struct h2_set *a, *b;
+    struct rng rng;
+    struct set s;
+
+    (void)state;
+    slab_pool_init(&pool);
+    rng_init(&rng, 5);
+    n_notes_freed = 0;
+    make_set(&s, &rng);
+    assert_null(h2_set_meet(&pool, s.fields, s.n));
+    a = h2_set_meet(&pool, s.fields, s.n);
+    assert_non_null(a);
+    assert_true(h2_set_equals(a, s.fields, s.n));
+    b = h2_set_get(&pool, s.fields, s.n);
+    assert_ptr_equal(a, b);
+    h2_set_unref(b);
+    s.fields[0].flags ^= H2_FIELD_NO_INDEX; /* leaves in another way, so it is another set */
+    b = h2_set_get(&pool, s.fields, s.n);
+    assert_ptr_not_equal(a, b);
+    a->note = b->note = &n_notes_freed;
+    a->note_free = b->note_free = note_gone;
+    h2_set_unref(b); /* the pool keeps it */
+    assert_int_equal(n_notes_freed, 0);
+    for (int i = 0; i < 1000; i++) { /* but not for ever */
+        snprintf(s.timeout, sizeof(s.timeout), "%d", i);
+        s.n = 0;
+        add(&s, "x", s.timeout, 0);
+        h2_set_unref(h2_set_get(&pool, s.fields, s.n));
+    }
+    assert_int_equal(n_notes_freed, 1);
+    h2_sets_drop(&pool); /* a is held, and outlives the table */
+    assert_int_equal(n_notes_freed, 1);
+    h2_set_unref(a);
+    assert_int_equal(n_notes_freed, 2);
+    slab_pool_fini(&pool);
 }
 
 /* A value that never comes twice must push nothing out of the peer's table. */
 static void unique_values_enter_no_table(void **state)
 {
     static struct hpack_seen seen;
+    struct slab_pool pool;
     struct hpack_out out;
     struct rng rng;
     struct set s;
 
     (void)state;
-    hpack_out_init(&out, &seen);
+    slab_pool_init(&pool);
+    hpack_out_init(&out, &seen, &pool);
     rng_init(&rng, 3);
     for (int i = 0; i < 1000; i++) {
         uint8_t small[4096], *heap;
@@ -333,6 +441,7 @@ static void unique_values_enter_no_table(void **state)
     }
     assert_int_equal(out.n_dynamic, 1); /* user-agent */
     hpack_out_fini(&out);
+    slab_pool_fini(&pool);
 }
 
 int main(void)
@@ -343,6 +452,8 @@ int main(void)
         cmocka_unit_test(evicted_entries_are_not_remembered),
         cmocka_unit_test(a_size_update_behind_a_remembered_run_is_refused),
         cmocka_unit_test(block_outlives_its_entry),
+        cmocka_unit_test(leaving_header_sets_decode_to_their_fields),
+        cmocka_unit_test(header_sets_are_interned_by_their_fields),
         cmocka_unit_test(unique_values_enter_no_table),
     };
 
