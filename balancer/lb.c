@@ -58,12 +58,13 @@ double lb_score(const struct lb_view *view, const struct member *m)
 
 struct member *lb_scan(const struct lb_view *view, struct rng *rng)
 {
-    const size_t start = (size_t)rng_below(rng, view->n);
+    /* A tie-break: an unevenness of 2^-32 does no harm, and costs no division. */
+    size_t at = (size_t)((rng_next(rng) >> 32) * (uint64_t)view->n >> 32);
     struct member *best = NULL;
     double best_score = 0;
 
-    for (size_t i = 0; i < view->n; i++) {
-        struct member *const m = view->members[(start + i) % view->n];
+    for (size_t i = 0; i < view->n; i++, at = at + 1 < view->n ? at + 1 : 0) {
+        struct member *const m = view->members[at];
 
         if (lb_refuses(view, m) != LB_MAY)
             continue;

@@ -16,7 +16,7 @@ struct answer {
     struct worker *worker;
     struct arena arena;
     struct dead dead;
-    struct timer deadline;
+    struct coarse_timer deadline;
     struct grpc_reader reader;
     struct buf message;
     struct local_call *local;
@@ -36,7 +36,7 @@ static void answer_finish(struct answer *a, enum grpc_status status, const char 
     if (a->ended)
         return;
     a->ended = true;
-    timer_stop(&a->worker->loop, &a->deadline);
+    coarse_timer_stop(&a->worker->loop, &a->deadline);
     call_send_status(&a->call, a->headers_sent, status, text);
     if (!a->client_ended)
         call_stop_upload(&a->call);
@@ -161,7 +161,7 @@ static void answer_on_close(struct call *c, uint32_t code)
     (void)code;
     c->down = NULL;
     a->ended = true;
-    timer_stop(&a->worker->loop, &a->deadline);
+    coarse_timer_stop(&a->worker->loop, &a->deadline);
     if (a->local != NULL)
         a->local = local_close(a->local);
     a->worker->counters[COUNT_streams_open]--;
@@ -175,7 +175,7 @@ static const struct call_ops answer_ops = {
     .on_close = answer_on_close,
 };
 
-static void answer_on_deadline(struct timer *t)
+static void answer_on_deadline(struct coarse_timer *t)
 {
     answer_finish(container_of(t, struct answer, deadline), GRPC_DEADLINE_EXCEEDED,
                   "the call's grpc-timeout has passed");
@@ -212,7 +212,7 @@ void answer_start(struct session *session, struct h2_stream *down,
         return;
     }
     if (head.timeout != NULL)
-        timer_start(&w->loop, &a->deadline, w->loop.now_us + head.timeout_us);
+        coarse_timer_start(&w->loop, &a->deadline, w->loop.now_us + head.timeout_us);
     a->local = local_open(w->local, method, &answer_sink, a);
     if (end)
         answer_half_close(a);

@@ -19,8 +19,8 @@ static void attempt_reroute(struct stream *s);
 
 static void attempt_limit_hold(struct stream *s)
 {
-    if (!heap_node_is_linked(&s->again.node))
-        timer_start(&s->worker->loop, &s->again, stream_now(s) + HOLD_US);
+    if (!coarse_timer_runs(&s->again))
+        coarse_timer_start(&s->worker->loop, &s->again, stream_now(s) + HOLD_US);
 }
 
 /* for_replica: there is none now, so the wait has a limit of its own. */
@@ -45,7 +45,7 @@ static void attempt_wait_for_time(struct stream *s)
 {
     s->backing_off = true;
     stream_set_state(s, STREAM_QUEUED);
-    timer_start(&s->worker->loop, &s->again, stream_now(s) + (BACKOFF_US << s->n_rounds));
+    coarse_timer_start(&s->worker->loop, &s->again, stream_now(s) + (BACKOFF_US << s->n_rounds));
     s->n_rounds++;
 }
 
@@ -141,7 +141,7 @@ bool attempt_of_queue(struct lane *l)
     return r == PICK_OK;
 }
 
-void attempt_on_again(struct timer *t)
+void attempt_on_again(struct coarse_timer *t)
 {
     struct stream *s = container_of(t, struct stream, again);
 

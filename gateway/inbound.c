@@ -74,24 +74,15 @@ static bool inbound_set_override(struct stream *s, const struct snap_version *v)
     return true;
 }
 
-/* Everything that decides the route is known. false: the call has ended. */
-bool inbound_route(struct stream *s, const struct route_want *want)
+/* The route is found: choose the version, and what the call may do. false: the call has ended. */
+static bool inbound_go(struct stream *s, const struct route *route)
 {
     struct worker *w = s->worker;
-    struct route route;
-    struct err err; /* filled when r says so */
-    const int r = route_find(&route, w->snap, &s->path, want, &err);
+    const struct snap_model *model = &w->snap->models[route->model];
+    struct model_state *m = balancer_model(w->balancer, route->model);
+    const int version = route->version >= 0 ? route->version : model_pick_version(m, stream_now(s));
 
     s->routed = true;
-    if (r != ROUTE_OK) {
-        stream_fail(s, END_NO_ROUTE, route_status(r, &s->path), "%s", err.text);
-        return false;
-    }
-
-    const struct snap_model *model = &w->snap->models[route.model];
-    struct model_state *m = balancer_model(w->balancer, route.model);
-    const int version = route.version >= 0 ? route.version : model_pick_version(m, stream_now(s));
-
     s->limits = model->conf->limits;
     inbound_set_caps(s);
     if (version < 0) {
@@ -102,7 +93,7 @@ bool inbound_route(struct stream *s, const struct route_want *want)
 
     const struct snap_version *v = &model->versions[version];
 
-    s->by_split = route.version < 0;
+    s->by_split = route->version < 0;
     s->may_come = v->conf->n_command > 0 || v->n_endpoints > 0;
     stream_set_lane(s, m->clusters[version]->queue);
     s->lane->counts.started++;
@@ -112,10 +103,23 @@ bool inbound_route(struct stream *s, const struct route_want *want)
         return true;
     if (!inbound_check_cap(s, "the request", &s->request_reader))
         return false;
-    if ((route.by_label || (s->by_split && v->shared_endpoints)) &&
+    if ((route->by_label || (s->by_split && v->shared_endpoints)) &&
         strcmp(v->conf->name, VERSION_ANY) != 0)
         return inbound_set_override(s, v);
     return true;
+}
+
+/* Everything that decides the route is known. false: the call has ended. */
+bool inbound_route(struct stream *s, const struct route_want *want)
+{
+    struct err err; /* filled when r says so */
+    const int r = route_find(&s->route, s->worker->snap, &s->path, want, &err);
+
+    if (r == ROUTE_OK)
+        return inbound_go(s, &s->route);
+    s->routed = true;
+    stream_fail(s, END_NO_ROUTE, route_status(r, &s->path), "%s", err.text);
+    return false;
 }
 
 static struct route_want want_of_walker(const struct walker *w)
@@ -408,6 +412,32 @@ static bool inbound_take(struct stream *s, struct passage *g)
     }
 }
 
+/* The usual first chunk: one whole message. When one like it was walked before, its route is known
+ * and it is not walked again. It waits in body: no attempt has begun. false: the call has ended. */
+static bool inbound_take_whole(struct stream *s, struct passage *g)
+{
+    const uint8_t *message = g->from + GRPC_PREFIX_BYTES;
+    const uint32_t bytes = s->request_reader.message_bytes;
+    const enum walker_kind kind = s->path.walker;
+    const struct shape_row *row = shapes_find(&s->worker->shapes, kind, message, bytes);
+
+    /* The prefix is mended when the version is put in. */
+    passage_until(s, g, bytes < OUTQ_COPY_BELOW ? g->end : message, true);
+    if (row != NULL) {
+        walker_resume(&s->walker, &row->walked);
+        if (!inbound_go(s, &row->route))
+            return false;
+    } else {
+        if (!inbound_after_walk(s, walker_begin(&s->walker, bytes)) ||
+            (bytes > 0 && !inbound_walk(s, message, bytes)))
+            return false;
+        shapes_learn(&s->worker->shapes, kind, message, bytes, &s->route);
+    }
+    inbound_pass_message_end(s, g, g->end);
+    passage_until(s, g, g->end, false);
+    return true;
+}
+
 /* The client has sent everything. */
 void inbound_half_close(struct stream *s)
 {
@@ -432,8 +462,15 @@ void inbound_on_data(struct call *c, struct slab *slab, const uint8_t *p, size_t
     }
     s->worker->counters[COUNT_request_bytes] += len;
     s->request_bytes += len;
-    if (!stream_check_memory(s) || !inbound_take(s, &g))
+    if (!stream_check_memory(s))
         return;
+    if (s->state == STREAM_HEADERS && !s->routed && s->path.kind == ROUTE_BY_MESSAGE &&
+        grpc_reader_take_whole(&s->request_reader, p, len)) {
+        if (!inbound_take_whole(s, &g))
+            return;
+    } else if (!inbound_take(s, &g)) {
+        return;
+    }
     if (end) {
         if (!g.ended)
             attempt_forward(s, NULL, NULL, 0, true);

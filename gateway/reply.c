@@ -345,6 +345,8 @@ static bool reply_check_messages(struct stream *s, const uint8_t *p, size_t len)
     const uint8_t *piece;
     size_t piece_len;
 
+    if (grpc_reader_take_whole(&s->response_reader, p, len))
+        return true;
     for (;;) {
         switch (grpc_reader_next(&s->response_reader, &p, &len, &piece, &piece_len)) {
         case GRPC_READ_MORE:
@@ -387,8 +389,10 @@ static void upstream_on_data(void *user, struct h2_stream *up, struct slab *slab
         if (!stream_check_memory(s) || !reply_check_messages(s, p, len))
             return;
         reply_commit(s);
-        if (s->call.down != NULL)
+        if (s->call.down != NULL) {
+            s->reply_bytes += len;
             h2_send_data(s->call.down, slab, p, len, false);
+        }
     }
     if (end)
         reply_status(s, H2_TRAILERS, NULL, 0);

@@ -16,17 +16,21 @@
 #define READ_ON_US    US_PER_S /* for what an HTTP client still has to say when it is refused */
 #define HEAVY_BYTES   OUTQ_COPY_BELOW /* less is copied: it pins no slab of its own */
 
+enum gauge { GAUGE_NONE = 0, GAUGE_QUEUED, GAUGE_AT_REPLICA }; /* of the lane */
+
 #define TO(s) (1u << STREAM_##s)
 static const struct {
     const char *name;
     unsigned next;
+    enum gauge gauge; /* which one counts a call of this state */
 } states[STREAM_N_STATES] = {
-    [STREAM_HEADERS] = {"headers", TO(QUEUED) | TO(SENT) | TO(ENDED)},
-    [STREAM_QUEUED] = {"queued", TO(QUEUED) | TO(SENT) | TO(ENDED)},
-    [STREAM_SENT] = {"sent", TO(SENT) | TO(QUEUED) | TO(REPLYING) | TO(ENDED)}, /* SENT: next try */
-    [STREAM_REPLYING] = {"replying", TO(ENDED)},
-    [STREAM_ENDED] = {"ended", TO(DONE)},
-    [STREAM_DONE] = {"done", 0},
+    [STREAM_HEADERS] = {"headers", TO(QUEUED) | TO(SENT) | TO(ENDED), GAUGE_NONE},
+    [STREAM_QUEUED] = {"queued", TO(QUEUED) | TO(SENT) | TO(ENDED), GAUGE_QUEUED},
+    [STREAM_SENT] = {"sent", TO(SENT) | TO(QUEUED) | TO(REPLYING) | TO(ENDED),
+                     GAUGE_AT_REPLICA}, /* SENT: next try */
+    [STREAM_REPLYING] = {"replying", TO(ENDED), GAUGE_AT_REPLICA},
+    [STREAM_ENDED] = {"ended", TO(DONE), GAUGE_NONE},
+    [STREAM_DONE] = {"done", 0, GAUGE_NONE},
 };
 
 static const struct {
@@ -49,37 +53,51 @@ static const struct {
     [END_DRAINING] = {"draining", COUNT_ended_draining},
 };
 
-static bool state_is_at_replica(enum stream_state st)
-{
-    return st == STREAM_SENT || st == STREAM_REPLYING;
-}
-
-/* Take this call's part out of (by -1) or into (1) the lane's gauges and queue. */
+/* Take this call's part out of (by -1) or into (1) the lane's gauges. */
 static void stream_join_lane(struct stream *s, struct lane *l, uint32_t by)
 {
+    const enum gauge g = states[s->state].gauge;
+
+    if (g == GAUGE_NONE)
+        return;
     lane_account_busy(l);
-    l->in_flight += state_is_at_replica(s->state) ? by : 0;
-    l->n_queued += s->state == STREAM_QUEUED ? by : 0;
+    if (g == GAUGE_AT_REPLICA)
+        l->in_flight += by;
+    else
+        l->n_queued += by;
+}
+
+static void stream_leave_queue(struct stream *s, enum stream_state to)
+{
+    s->worker->counters[COUNT_streams_queued]--;
+    list_remove(&s->queue_node);
+    if (to != STREAM_QUEUED)
+        coarse_timer_stop(&s->worker->loop, &s->again);
+}
+
+static void stream_join_queue(struct stream *s)
+{
+    s->worker->counters[COUNT_streams_queued]++;
+    if (!s->backing_off)
+        list_push_back(&s->lane->queue, &s->queue_node);
 }
 
 void stream_set_state(struct stream *s, enum stream_state to)
 {
     struct lane *l = s->lane;
+    const bool moves = l != NULL && states[s->state].gauge != states[to].gauge;
 
     check(states[s->state].next & (1u << to));
     log_debug("stream_state", "worker=%u from=%s to=%s", s->worker->index, states[s->state].name,
               states[to].name);
-    if (l != NULL)
+    if (moves)
         stream_join_lane(s, l, (uint32_t)-1);
-    s->worker->counters[COUNT_streams_queued] -= s->state == STREAM_QUEUED;
-    s->worker->counters[COUNT_streams_queued] += to == STREAM_QUEUED;
-    list_remove(&s->queue_node);
-    if (to == STREAM_QUEUED && !s->backing_off)
-        list_push_back(&l->queue, &s->queue_node);
-    if (to != STREAM_QUEUED)
-        timer_stop(&s->worker->loop, &s->again);
+    if (s->state == STREAM_QUEUED)
+        stream_leave_queue(s, to);
+    if (to == STREAM_QUEUED)
+        stream_join_queue(s);
     s->state = to;
-    if (l != NULL)
+    if (moves)
         stream_join_lane(s, l, 1);
 }
 
@@ -132,7 +150,7 @@ void stream_end(struct stream *s, enum stream_end why, enum grpc_status status)
     if (why == END_RELAYED)
         worker_count(w, COUNT_early_answers);
     if (s->reads_on)
-        timer_start(&w->loop, &s->deadline, stream_now(s) + READ_ON_US);
+        coarse_timer_start(&w->loop, &s->deadline, stream_now(s) + READ_ON_US);
     else
         call_stop_upload(&s->call);
 }
@@ -165,7 +183,7 @@ static size_t stream_held_bytes(const struct stream *s)
 {
     const uint64_t request = s->state < STREAM_ENDED ? s->request_bytes - s->credited_bytes : 0;
 
-    return (size_t)request + (s->call.down != NULL ? h2_stream_queued(s->call.down) : 0);
+    return (size_t)request + (s->call.down != NULL ? s->reply_bytes : 0);
 }
 
 static void stream_evict(struct stream *s)
@@ -210,13 +228,13 @@ void stream_weigh(struct stream *s)
 
     if (s->booked_bytes > 0)
         worker_book_call(s->worker, &s->booked_bytes, s->arena.used_bytes);
-    if (!idle && (s->state < STREAM_SENT || stream_held_bytes(s) <= HEAVY_BYTES))
+    if (!idle && (stream_held_bytes(s) <= HEAVY_BYTES || s->state < STREAM_SENT))
         list_remove(&s->heavy_node);
     else if (!list_is_linked(&s->heavy_node))
         list_push_back(&s->worker->heavy, &s->heavy_node);
 }
 
-bool stream_check_memory(struct stream *s)
+bool stream_make_room(struct stream *s)
 {
     const struct worker *w = s->worker;
     const size_t budget = s->attempt.up == NULL ? w->memory_bytes : 2 * w->memory_bytes;
@@ -289,20 +307,20 @@ static void stream_on_close(struct call *c, uint32_t code)
         attempt_detach(s, OUTCOME_CANCELLED, H2_CANCEL);
         stream_end(s, c->session->closing ? END_DRAINING : END_BY_CLIENT, GRPC_CANCELLED);
     }
-    timer_stop(&s->worker->loop, &s->deadline);
+    coarse_timer_stop(&s->worker->loop, &s->deadline);
     stream_set_state(s, STREAM_DONE);
     s->worker->counters[COUNT_streams_open]--;
     loop_bury(&s->worker->loop, &s->dead);
 }
 
-static void stream_on_deadline(struct timer *t)
+static void stream_on_deadline(struct coarse_timer *t)
 {
     struct stream *s = container_of(t, struct stream, deadline);
 
     if (s->state == STREAM_ENDED) { /* answered, but the client does not end it or take it */
         if (s->call.down != NULL && s->reads_on) {
             s->reads_on = false;
-            timer_start(&s->worker->loop, &s->deadline, stream_now(s) + READ_ON_US);
+            coarse_timer_start(&s->worker->loop, &s->deadline, stream_now(s) + READ_ON_US);
             call_stop_upload(&s->call);
         } else if (s->call.down != NULL) {
             h2_reset(s->call.down, H2_CANCEL);
@@ -333,7 +351,7 @@ void stream_start_deadline(struct stream *s, uint64_t timeout_us)
     s->deadline_us = s->began_us + timeout_us;
     if (s->deadline_us < s->began_us) /* 10^8 hours and the like: as good as none */
         s->deadline_us = UINT64_MAX;
-    timer_start(&s->worker->loop, &s->deadline, s->deadline_us);
+    coarse_timer_start(&s->worker->loop, &s->deadline, s->deadline_us);
 }
 
 /* --- the beginning --- */
@@ -342,6 +360,7 @@ static void stream_on_sent(struct call *c, size_t bytes)
 {
     struct stream *s = container_of(c, struct stream, call);
 
+    s->reply_bytes -= bytes < s->reply_bytes ? bytes : s->reply_bytes; /* more: an HTTP refusal's */
     reply_credit(s, bytes);
     stream_weigh(s);
 }

@@ -80,7 +80,7 @@ struct stream {
     struct list spare_node; /* worker.spare_streams */
     uint64_t began_us;
     uint64_t deadline_us; /* 0: none */
-    struct timer deadline;
+    struct coarse_timer deadline;
 
     /* request */
     struct request_head head;
@@ -108,7 +108,7 @@ struct stream {
     struct attempt attempt;
     uint32_t n_tried;
     uint32_t n_counted, n_free; /* attempts that count against limits.attempts, and that do not */
-    struct timer again;         /* the next try's time, or the end of waiting for a replica */
+    struct coarse_timer again;  /* the next try's time, or the end of waiting for a replica */
     bool backing_off;           /* QUEUED for a time, not for a slot */
     uint32_t n_rounds;          /* times that every replica had been tried */
     struct list queue_node;     /* lane.queue */
@@ -121,6 +121,7 @@ struct stream {
     struct list held_node;  /* worker.held */
     struct list heavy_node; /* worker.heavy */
     size_t booked_bytes;    /* in worker.call_bytes */
+    size_t reply_bytes;     /* given to the client's half, not in its output yet */
     uint64_t held_until_us;
 
     /* From here on not cleared for the next call: long, and each written before it is read. */
@@ -129,6 +130,7 @@ struct stream {
     char last_failure[160]; /* of the attempt before, for the message when nothing is left */
     uint8_t override[WALKER_OVERRIDE_MAX]; /* appended to every message */
     struct walker walker;                  /* of ROUTE_BY_MESSAGE */
+    struct route route;                    /* once it was found */
 };
 #define STREAM_MAGIC 0x6d727473u
 
@@ -146,7 +148,11 @@ void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status,
 /* More bytes came: is the worker within its memory budget, after stream_relieve? If not, calls that
  * hold bytes with no replica to take them end first, those on their way at twice the budget. false:
  * the call has ended. */
-bool stream_check_memory(struct stream *s);
+bool stream_make_room(struct stream *s); /* when over */
+static inline bool stream_check_memory(struct stream *s)
+{
+    return !worker_is_over_memory(s->worker, s->worker->memory_bytes) || stream_make_room(s);
+}
 /* The answer is complete: count it, stop timers, let the client's upload stop. */
 void stream_end(struct stream *s, enum stream_end why, enum grpc_status status);
 void stream_start_deadline(struct stream *s, uint64_t timeout_us); /* from the call's beginning */
@@ -181,7 +187,7 @@ bool attempt_retry_answered(struct stream *s, enum outcome how, bool pushed_back
 void attempt_forward(struct stream *s, struct slab *slab, const uint8_t *p, size_t len, bool end);
 /* The replica's connection took bytes of the request: credit for the client. */
 void attempt_on_sent(struct stream *s, size_t bytes);
-void attempt_on_again(struct timer *t); /* stream.again */
+void attempt_on_again(struct coarse_timer *t); /* stream.again */
 
 /* reply.c */
 extern const struct h2_events upstream_events; /* for net/pool; streams' users are struct stream */

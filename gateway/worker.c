@@ -165,6 +165,7 @@ static void worker_apply(struct worker *w, struct snapshot *snap, struct address
     balancer_apply(w->balancer, snap, w->loop.now_us);
     local_apply(w->local, snap);
     paths_reset(&w->paths);
+    shapes_reset(&w->shapes);
     worker_count(w, COUNT_snapshots_applied);
     snapshot_unref(old);
 }
@@ -380,6 +381,7 @@ int worker_init(struct worker *w, const struct worker_conf *conf, struct err *er
     w->upstream.seed = seed;
     w->balancer = balancer_new(conf->n_workers, seed, &worker_hooks, w);
     w->local = local_new();
+    shapes_init(&w->shapes);
     worker_apply(w, snapshot_ref(conf->snap), conf->book);
     return worker_init_listeners(w, conf, err);
 }
@@ -439,6 +441,7 @@ void worker_fini(struct worker *w)
     address_book_free(w->addresses);
     free(w->listeners);
     free(w->scratch);
+    shapes_fini(&w->shapes);
     w->gateway = NULL;
 }
 

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "gateway/gateway.h"
 #include "gateway/paths.h"
+#include "gateway/shapes.h"
 #include "gateway/stats.h"
 #include "net/pool.h"
 #include "net/tls.h"
@@ -44,6 +45,7 @@ struct worker {
     struct local *local;
     bool routes_kserve, routes_tensorflow; /* the snapshot has such models: their paths are known */
     struct paths paths;
+    struct shapes shapes;
     struct pool_conf upstream;
 
     struct list lanes; /* struct lane.node */

@@ -31,6 +31,7 @@ static void on_tick(struct ev_loop *ev, ev_timer *w, int revents)
     struct loop *l = container_of(w, struct loop, tick);
     size_t left = l->timers.n;
     struct heap_node *node;
+    struct list due, *first;
 
     (void)ev;
     (void)revents;
@@ -39,6 +40,13 @@ static void on_tick(struct ev_loop *ev, ev_timer *w, int revents)
         struct timer *t = container_of(node, struct timer, node);
 
         heap_remove(&l->timers, node);
+        t->fire(t);
+    }
+    list_init(&due);
+    wheel_advance(&l->wheel, l->now_us, &due);
+    while ((first = list_pop_front(&due)) != NULL) {
+        struct coarse_timer *t = list_entry(first, struct coarse_timer, node.node);
+
         t->fire(t);
     }
 }
@@ -72,21 +80,25 @@ static void reap_all(struct loop *l)
 static void arm_tick(struct loop *l)
 {
     const struct heap_node *node = heap_min(&l->timers);
+    uint64_t at_us = wheel_next_us(&l->wheel);
     double after_s;
 
-    if (node == NULL) {
+    if (node != NULL && node->key < at_us)
+        at_us = node->key;
+    if (at_us == UINT64_MAX) {
         if (ev_is_active(&l->tick))
             ev_timer_stop(l->ev, &l->tick);
         l->tick_at_us = 0;
         return;
     }
-    if (ev_is_active(&l->tick) && l->tick_at_us == node->key)
+    /* Armed too early costs one turn; to move it each time the first call ends costs more. */
+    if (ev_is_active(&l->tick) && l->tick_at_us <= at_us)
         return;
-    after_s = node->key > l->now_us ? (double)(node->key - l->now_us) / 1e6 : 0.0;
+    after_s = at_us > l->now_us ? (double)(at_us - l->now_us) / 1e6 : 0.0;
     ev_timer_stop(l->ev, &l->tick);
     ev_timer_set(&l->tick, after_s, 0.0);
     ev_timer_start(l->ev, &l->tick);
-    l->tick_at_us = node->key;
+    l->tick_at_us = at_us;
 }
 
 /* Flushes and reaps until quiet or for MAX_ROUNDS. Returns whether there was anything to do. */
@@ -125,7 +137,7 @@ void loop_init(struct loop *l, void *mbox_arg)
     list_init(&l->dead);
     list_init(&l->lingering);
     slab_pool_init(&l->slabs);
-    loop_refresh(l);
+    wheel_init(&l->wheel, loop_refresh(l));
     ev_check_init(&l->check, on_check);
     ev_set_priority(&l->check, EV_MAXPRI); /* before every callback of the turn */
     ev_check_start(l->ev, &l->check);
@@ -217,6 +229,16 @@ void timer_start(struct loop *l, struct timer *t, uint64_t at_us)
 void timer_stop(struct loop *l, struct timer *t)
 {
     heap_remove(&l->timers, &t->node);
+}
+
+void coarse_timer_start(struct loop *l, struct coarse_timer *t, uint64_t at_us)
+{
+    wheel_start(&l->wheel, &t->node, at_us);
+}
+
+void coarse_timer_stop(struct loop *l, struct coarse_timer *t)
+{
+    wheel_stop(&l->wheel, &t->node);
 }
 
 void loop_mark_dirty(struct loop *l, struct dirty *d)

@@ -1,6 +1,6 @@
 /* net/loop.h - one thread's event loop: time, timers, what is dirty, what is dead.
  *
- * Owns:      the ev_loop, the slab pool, the timer heap, the dirty and dead lists.
+ * Owns:      the ev_loop, the slab pool, the timer heap and wheel, the dirty and dead lists.
  * Called by: everything that runs on that thread.
  * Lifetime:  loop_init .. loop_fini, both on the thread that runs it (or before it runs).
  * Thread:    one; other threads reach it by mbox_post(&loop->mbox, ...).
@@ -17,6 +17,7 @@
 #include "base/heap.h"
 #include "base/list.h"
 #include "base/mbox.h"
+#include "base/wheel.h"
 #include "net/slab.h"
 
 struct loop {
@@ -24,11 +25,12 @@ struct loop {
     ev_check check;     /* first after blocking: takes the time */
     ev_prepare prepare;
     ev_idle again; /* runs while a turn left something for the next one: do not block */
-    ev_timer tick; /* armed for the heap's minimum */
+    ev_timer tick; /* armed for the first timer's time, or earlier */
     uint64_t tick_at_us;
     struct heap timers;
-    struct list dirty; /* struct dirty */
-    struct list dead;  /* struct dead */
+    struct wheel wheel; /* coarse timers */
+    struct list dirty;  /* struct dirty */
+    struct list dead;   /* struct dead */
     struct slab_pool slabs;
     struct slab *read_slab; /* filled from front to back by all connections: what they hold of it is
                                what they use, not a whole slab for each read */
@@ -65,6 +67,19 @@ struct timer {
 };
 void timer_start(struct loop *l, struct timer *t, uint64_t at_us); /* moves it when running */
 void timer_stop(struct loop *l, struct timer *t);                  /* safe when not running */
+
+/* One that fires up to a tick of the wheel late, and costs the same however many there are: for
+ * what each call has and hardly any needs. */
+struct coarse_timer {
+    struct wheel_timer node;
+    void (*fire)(struct coarse_timer *t);
+};
+void coarse_timer_start(struct loop *l, struct coarse_timer *t, uint64_t at_us); /* moves it */
+void coarse_timer_stop(struct loop *l, struct coarse_timer *t); /* safe when not running */
+static inline bool coarse_timer_runs(const struct coarse_timer *t)
+{
+    return wheel_timer_runs(&t->node);
+}
 
 /* Flushed once in this turn's ev_prepare. */
 struct dirty {

@@ -133,13 +133,16 @@ static bool pconn_has_room(const struct pconn *pc)
 static struct pconn *pool_least_loaded(const struct pool *p)
 {
     struct pconn *best = NULL;
+    uint32_t fewest = 0;
 
     list_each (&p->conns, it) {
         struct pconn *pc = list_entry(it, struct pconn, node);
+        const uint32_t n = h2_n_streams(conn_h2(pc->conn));
 
-        if (pconn_has_room(pc) &&
-            (best == NULL || h2_n_streams(conn_h2(pc->conn)) < h2_n_streams(conn_h2(best->conn))))
+        if ((best == NULL || n < fewest) && pconn_has_room(pc)) {
             best = pc;
+            fewest = n;
+        }
     }
     return best;
 }

@@ -77,6 +77,22 @@ void grpc_reader_init(struct grpc_reader *r, uint32_t max_message_bytes);
 enum grpc_read grpc_reader_next(struct grpc_reader *r, const uint8_t **p, size_t *len,
                                 const uint8_t **ret_piece, size_t *ret_len);
 
+/* The usual chunk: exactly one uncompressed message, not over the limit, begins and ends with it.
+ * true: it was taken, as grpc_reader_next would have in its steps. false: nothing was. */
+static inline bool grpc_reader_take_whole(struct grpc_reader *r, const uint8_t *p, size_t len)
+{
+    uint32_t bytes;
+
+    if (r->prefix_seen != 0 || len < GRPC_PREFIX_BYTES || p[0] != 0)
+        return false;
+    bytes = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
+    if (bytes != len - GRPC_PREFIX_BYTES || bytes > r->max_message_bytes)
+        return false;
+    r->message_bytes = bytes;
+    r->compressed = false;
+    return true;
+}
+
 /* True between messages: the only place where a stream may end. */
 bool grpc_reader_is_between(const struct grpc_reader *r);
 

@@ -516,6 +516,84 @@ enum walker_result walker_commit_hint(struct walker *w, const char *name, size_t
     return judge(w);
 }
 
+/* A byte that the walker read; false: the shape is full. */
+static bool shape_note(struct walker_shape *shape, uint32_t at, uint8_t byte, bool begins_run)
+{
+    uint32_t used = 0;
+
+    if (shape->n_runs > 0)
+        used = shape->runs[shape->n_runs - 1].from + shape->runs[shape->n_runs - 1].len;
+    if (used == WALKER_SHAPE_BYTES)
+        return false;
+    if (begins_run) {
+        if (shape->n_runs == WALKER_SHAPE_RUNS)
+            return false;
+        shape->runs[shape->n_runs].at = at;
+        shape->runs[shape->n_runs].from = (uint8_t)used;
+        shape->runs[shape->n_runs++].len = 0;
+    }
+    shape->bytes[used] = byte;
+    shape->runs[shape->n_runs - 1].len++;
+    return true;
+}
+
+bool walker_take_shape(struct walker_shape *ret_shape, struct walker *ret_walker,
+                       enum walker_kind kind, const uint8_t *message, uint32_t message_bytes)
+{
+    struct walker *w = ret_walker;
+    bool skipped = true; /* the next byte read begins a run */
+    enum walker_result r;
+    uint32_t at = 0;
+
+    *ret_shape = (struct walker_shape){.kind = kind};
+    /* Past look_bytes the place of the commit depends on how the message is cut. */
+    if (message_bytes == 0 || message_bytes > WALKER_LOOK_BYTES)
+        return false;
+    walker_init(w, kind, 0);
+    walker_begin(w, message_bytes);
+    while (at < message_bytes) {
+        const bool skips = w->phase == PHASE_SKIP;
+        const uint32_t take = skips ? w->left_bytes : 1;
+
+        if (!skips && !shape_note(ret_shape, at, message[at], skipped))
+            return false;
+        skipped = skips;
+        r = walker_feed(w, message + at, take);
+        at += take;
+        if (r == WALKER_REFUSED || r == WALKER_BLIND)
+            return false;
+        if (r == WALKER_READY && w->name.len > 0)
+            walker_commit(w);
+    }
+    ret_shape->message_bytes = message_bytes;
+    return w->committed && walker_is_complete(w);
+}
+
+bool walker_shape_fits(const struct walker_shape *shape, enum walker_kind kind,
+                       const uint8_t *message, uint32_t message_bytes)
+{
+    if (shape->message_bytes != message_bytes || shape->kind != kind || message_bytes == 0)
+        return false;
+    for (uint32_t i = 0; i < shape->n_runs; i++) {
+        if (memcmp(shape->bytes + shape->runs[i].from, message + shape->runs[i].at,
+                   shape->runs[i].len) != 0)
+            return false;
+    }
+    return true;
+}
+
+void walker_resume(struct walker *w, const struct walker *walked)
+{
+    w->kind = walked->kind;
+    w->look_bytes = walked->look_bytes;
+    w->committed = true;
+    w->why = REFUSAL_NONE;
+    w->at = w->message_bytes = walked->message_bytes;
+    w->choice = walked->choice;
+    text_set(&w->name, walked->name.bytes, walked->name.len);
+    text_set(&w->version, walked->version.bytes, walked->version.len);
+}
+
 const char *walker_explain(const struct walker *w, char *dst, size_t size)
 {
     const struct walker_text *other = &w->scratch;

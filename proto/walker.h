@@ -128,6 +128,31 @@ enum walker_result walker_commit_hint(struct walker *w, const char *name, size_t
                                       enum walker_choice choice, const char *version,
                                       size_t version_len);
 
+/* Messages of one shape: alike in kind, length and every byte that the walker reads, whatever lies
+ * in the fields that it skips. It makes the same of each of them. */
+#define WALKER_SHAPE_RUNS  12 /* stretches of bytes that it reads */
+#define WALKER_SHAPE_BYTES 96 /* of all of them */
+struct walker_shape {
+    enum walker_kind kind;
+    uint32_t message_bytes; /* 0: no shape */
+    uint32_t n_runs;
+    struct {
+        uint32_t at;       /* in the message */
+        uint8_t from, len; /* in bytes */
+    } runs[WALKER_SHAPE_RUNS];
+    uint8_t bytes[WALKER_SHAPE_BYTES];
+};
+
+/* Walk a whole message, with the commit as soon as it is READY. true: it names a model, is to be
+ * relayed, and has a shape. ret_walker: as after its last byte. */
+bool walker_take_shape(struct walker_shape *ret_shape, struct walker *ret_walker,
+                       enum walker_kind kind, const uint8_t *message, uint32_t message_bytes);
+bool walker_shape_fits(const struct walker_shape *shape, enum walker_kind kind,
+                       const uint8_t *message, uint32_t message_bytes);
+/* w, not begun, becomes what it is after a message that walked was fed with; later ones may come.
+ * walked: of walker_take_shape. */
+void walker_resume(struct walker *w, const struct walker *walked);
+
 /* Why it refused, as a sentence without end mark that names field, value and rule. "" if it did
  * not. */
 const char *walker_explain(const struct walker *w, char *dst, size_t size);

@@ -13,6 +13,7 @@
 struct fixture {
     struct loop loop;
     struct timer a, b, c;
+    struct coarse_timer coarse, other;
     struct dirty d, e;
     struct dead dead;
     char order[64]; /* what happened, one letter each */
@@ -128,6 +129,35 @@ static void started_again_it_moves_and_stopped_it_is_silent(void **state)
     timer_start(&fx->loop, &fx->c, fx->loop.now_us + 3000);
     loop_run(&fx->loop);
     assert_string_equal(fx->order, ".");
+}
+
+static void fire_coarse(struct coarse_timer *t)
+{
+    (void)t;
+    note('k');
+    coarse_timer_stop(&fx->loop, &fx->other); /* due with it */
+}
+
+static void coarse_timers_come_in_between_and_never_early(void **state)
+{
+    const uint64_t began = fx->loop.now_us;
+
+    (void)state;
+    fx->coarse.fire = fx->other.fire = fire_coarse;
+    coarse_timer_start(&fx->loop, &fx->coarse, began + 5000);
+    coarse_timer_start(&fx->loop, &fx->other, began + 5000);
+    timer_start(&fx->loop, &fx->a, began + 1000);
+    while (strchr(fx->order, 'k') == NULL)
+        loop_turn(&fx->loop);
+    assert_string_equal(fx->order, "ak");
+    assert_true(fx->loop.now_us >= began + 5000);
+    assert_false(coarse_timer_runs(&fx->coarse));
+    assert_false(coarse_timer_runs(&fx->other));
+    coarse_timer_start(&fx->loop, &fx->coarse, began + 60000000);
+    coarse_timer_stop(&fx->loop, &fx->coarse);
+    timer_start(&fx->loop, &fx->c, fx->loop.now_us + 3000);
+    loop_run(&fx->loop);
+    assert_string_equal(fx->order, "ak.");
 }
 
 static void fire_past(struct timer *t)
@@ -252,6 +282,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(timers_fire_in_order_of_time_and_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(timer_never_fires_early, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(coarse_timers_come_in_between_and_never_early, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(started_again_it_moves_and_stopped_it_is_silent, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(timer_in_the_past_does_not_hold_the_turn, set_up,
