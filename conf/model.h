@@ -81,6 +81,16 @@ struct limits_conf {
     uint32_t attempts;     /* at most, in total */
 };
 
+enum upstream_tls { UPSTREAM_TLS_OFF = 0, UPSTREAM_TLS_VERIFY, UPSTREAM_TLS_NO_VERIFY };
+
+struct upstream_tls_conf {
+    int mode;         /* enum upstream_tls */
+    const char *ca;   /* file; empty: the system's */
+    const char *cert; /* file; empty: we show none */
+    const char *key;  /* file */
+    const char *name; /* that the certificate must have; empty: the address's host */
+};
+
 struct model_conf {
     const char *name;
     const char *file; /* for messages */
@@ -99,6 +109,7 @@ struct model_conf {
     uint32_t *traffic; /* n_versions weights that sum to WEIGHT_WHOLE */
     struct scaling_conf scaling;
     struct limits_conf limits;
+    struct upstream_tls_conf tls; /* to the endpoints */
 };
 
 #endif

@@ -269,6 +269,14 @@ static bool is_empty_list(json_t *v)
     return json_is_array(v) && json_array_size(v) == 0;
 }
 
+static void check_tls(struct conf_load *l, const struct upstream_tls_conf *t)
+{
+    const size_t mark = conf_where_key(&l->where, "tls");
+
+    conf_check_upstream_tls(&l->where, t);
+    conf_where_up(&l->where, mark);
+}
+
 void model_finish(struct conf_load *l, struct model_raw *raw, json_t *object)
 {
     struct model_conf *const m = &raw->conf;
@@ -280,6 +288,7 @@ void model_finish(struct conf_load *l, struct model_raw *raw, json_t *object)
     if (is_empty_list(endpoints))
         conf_problem_at(&l->where, "endpoints", "is empty");
     check_services(l, m, json_object_get(object, "services") != NULL);
+    check_tls(l, &m->tls);
     mark = conf_where_key(&l->where, "scaling");
     if (conf_where_is_clean(&l->where))
         check_scaling(l, &m->scaling);

@@ -193,6 +193,8 @@ static const struct conf_field model_fields[] = {
                 .doc = "See `scaling`."),
     CONF_OBJECT(struct model_raw, conf.limits, "limits", .table = &limits_table,
                 .doc = "See `limits`."),
+    CONF_OBJECT(struct model_raw, conf.tls, "tls", .table = &conf_upstream_tls_table,
+                .doc = "To the endpoints; see `tls`."),
     CONF_END,
 };
 const struct conf_table conf_model_table = {

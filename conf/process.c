@@ -20,26 +20,8 @@ static const char *log_level_rule(const char *text)
     return "is not one of: error, warn, info, debug";
 }
 
-static const struct conf_field listener_fields[] = {
-    CONF_STR(struct listener_conf, address, "address", .required = true, .min = 1, .max = 256,
-             .rule = conf_rule_listen, .doc = "Where clients connect; port 0: any free one."),
-    CONF_STR(struct listener_conf, cert, "cert", .max = PATH_BYTES_MAX,
-             .doc = "Certificate chain (PEM). Empty: cleartext."),
-    CONF_STR(struct listener_conf, key, "key", .max = PATH_BYTES_MAX, .doc = "Its private key."),
-    CONF_STR(struct listener_conf, client_ca, "client_ca", .max = PATH_BYTES_MAX,
-             .doc =
-                 "Clients must show a certificate that these CAs signed. Empty: none asked for."),
-    CONF_END,
-};
-static const struct conf_table listener_table = {
-    .title = "listener",
-    .doc = "One address for clients.",
-    .size = sizeof(struct listener_conf),
-    .fields = listener_fields,
-};
-
 static const struct conf_field process_fields[] = {
-    CONF_LIST(struct process_conf, listeners, "listeners", .max = 64, .table = &listener_table,
+    CONF_LIST(struct process_conf, listeners, "listeners", .max = 64, .table = &conf_listener_table,
               .doc = "Where clients connect; see `listener`. Empty: 127.0.0.1:7070, cleartext."),
     CONF_STR(struct process_conf, admin, "admin", .max = 256, .rule = conf_rule_admin,
              .dflt_text = "127.0.0.1:7080", .doc = "Address of the admin interface. Empty: none."),
@@ -67,6 +49,15 @@ static const struct conf_field process_fields[] = {
               .max = 1000000, .dflt = 1000, .doc = "Calls in flight per client connection."),
     CONF_UINT(struct process_conf, max_connections, "max_connections", .unit = "connections",
               .min = 1, .max = 10000000, .dflt = 20000, .doc = "Client connections in all."),
+    CONF_UINT(struct process_conf, max_handshakes, "max_handshakes", .unit = "connections",
+              .min = 1, .max = 10000, .dflt = 32,
+              .doc = "TLS handshakes under way at once, per worker. Above it no connection is "
+                     "accepted until one ends; one older than a second makes room for a new one."),
+    CONF_UINT(struct process_conf, handshake_s, "handshake_s", .unit = "s", .min = 1, .max = 60,
+              .dflt = 10,
+              .doc = "A client that has not ended its TLS handshake by then is cut off."),
+    CONF_LIST(struct process_conf, tenants, "tenants", .max = 1000, .table = &conf_tenant_table,
+              .doc = "Who clients are, by their certificates; see `tenant`."),
     CONF_UINT(struct process_conf, memory_mib, "memory_mib", .unit = "MiB", .min = 16,
               .max = 1048576, .dflt = 1024, .doc = "Memory budget of one worker."),
     CONF_END,
@@ -95,32 +86,6 @@ void process_conf_default(struct process_conf *c)
     add_default_listener(c);
 }
 
-static void check_listeners(struct conf_where *where, const struct process_conf *c)
-{
-    conf_where_key(where, "listeners");
-    for (size_t i = 0; i < c->n_listeners; i++) {
-        const struct listener_conf *const l = &c->listeners[i];
-        const size_t mark = conf_where_index(where, i);
-
-        if (l->cert[0] != '\0' && l->key[0] == '\0')
-            conf_problem_at(where, "key", "is missing; a certificate needs its key");
-        if (l->key[0] != '\0' && l->cert[0] == '\0')
-            conf_problem_at(where, "cert", "is missing; a key needs its certificate");
-        if (l->client_ca[0] != '\0' && l->cert[0] == '\0')
-            conf_problem_at(where, "client_ca", "without cert: only TLS asks for certificates");
-        for (size_t j = 0; j < i; j++) {
-            const size_t len = strlen(l->address);
-            const bool any_port = len > 2 && strcmp(l->address + len - 2, ":0") == 0;
-
-            if (len > 0 && !any_port && strcmp(l->address, c->listeners[j].address) == 0)
-                conf_problem_at(where, "address", "\"%s\" is the address of listener %zu too",
-                                l->address, j);
-        }
-        conf_where_up(where, mark);
-    }
-    conf_where_up(where, 0);
-}
-
 int process_conf_load(struct process_conf *c, const char *file, struct conf_problems *problems)
 {
     struct conf_load l = {.arena = &c->arena};
@@ -134,7 +99,8 @@ int process_conf_load(struct process_conf *c, const char *file, struct conf_prob
         return -EINVAL;
     conf_where_init(&l.where, problems, file);
     conf_load_object(&l, &conf_process_table, object, c);
-    check_listeners(&l.where, c);
+    conf_check_listeners(&l.where, c);
+    conf_check_tenants(&l.where, c);
     if (c->catalogue != NULL && strcmp(c->catalogue, "null") == 0)
         c->catalogue = NULL; /* as --print-config writes none */
     if (c->catalogue != NULL && c->models[0] != '\0')

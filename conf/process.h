@@ -11,9 +11,27 @@
 #include "base/arena.h"
 #include "conf/generation.h"
 
+struct certificate_conf {
+    const char *cert, *key; /* files */
+};
+
+enum min_tls { MIN_TLS_1_2 = 0, MIN_TLS_1_3 };
+enum client_auth { CLIENT_AUTH_REQUIRED = 0, CLIENT_AUTH_OPTIONAL };
+
 struct listener_conf {
     const char *address;
-    const char *cert, *key, *client_ca; /* empty: cleartext */
+    const char *cert, *key, *client_ca;    /* empty: cleartext */
+    struct certificate_conf *certificates; /* further ones, by server name */
+    size_t n_certificates;
+    int min_tls;       /* enum min_tls */
+    int client_auth;   /* enum client_auth; with client_ca */
+    bool tenants_only; /* refuse whoever is no tenant */
+};
+
+struct tenant_conf {
+    const char *name;
+    const char **san; /* URI or DNS names in its clients' certificates */
+    size_t n_san;
 };
 
 struct process_conf {
@@ -30,7 +48,11 @@ struct process_conf {
     uint32_t drain_s;         /* SIGTERM: how long running calls may take; default 30 */
     uint32_t max_streams;     /* per client connection; default 1000 */
     uint32_t max_connections; /* per process; default 20000 */
-    uint32_t memory_mib;      /* budget of one worker */
+    uint32_t max_handshakes;  /* TLS handshakes under way, per worker; default 32 */
+    uint32_t handshake_s;     /* each of them; default 10 */
+    struct tenant_conf *tenants;
+    size_t n_tenants;
+    uint32_t memory_mib; /* budget of one worker */
 };
 
 void process_conf_default(struct process_conf *c);

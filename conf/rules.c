@@ -110,6 +110,15 @@ const char *conf_rule_admin(const char *text)
     return text[0] == '\0' ? NULL : address_rule(text, true);
 }
 
+const char *conf_rule_host(const char *text)
+{
+    struct in6_addr v6;
+
+    if (text[0] == '\0' || inet_pton(AF_INET6, text, &v6) == 1)
+        return NULL;
+    return text[0] == '.' ? "begins with a dot" : host_rule(text, strlen(text));
+}
+
 const char *conf_rule_service(const char *text)
 {
     bool begin = true;

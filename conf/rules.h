@@ -13,6 +13,7 @@ const char *conf_rule_file(const char *text);     /* name of a file in models/ *
 const char *conf_rule_endpoint(const char *text); /* host:port, [ipv6]:port, unix:/path */
 const char *conf_rule_listen(const char *text);   /* the same, port 0 allowed */
 const char *conf_rule_admin(const char *text);    /* the same, or empty: none */
+const char *conf_rule_host(const char *text);     /* name or numeric address, or empty */
 const char *conf_rule_service(const char *text);  /* package.Service, or "*" */
 const char *conf_rule_argument(const char *text); /* of a replica's command: known {words} only */
 

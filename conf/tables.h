@@ -21,6 +21,18 @@ struct model_raw {
 
 extern const struct conf_table conf_model_table;   /* struct model_raw */
 extern const struct conf_table conf_process_table; /* struct process_conf */
+/* conf/tls_fields.c */
+extern const struct conf_table conf_listener_table;     /* struct listener_conf */
+extern const struct conf_table conf_tenant_table;       /* struct tenant_conf */
+extern const struct conf_table conf_upstream_tls_table; /* struct upstream_tls_conf */
+struct process_conf;
+/* Rules between keys, and the files: each is opened and read. where: the file's root. */
+void conf_check_listeners(struct conf_where *where, const struct process_conf *c);
+void conf_check_tenants(struct conf_where *where, const struct process_conf *c);
+/* Rules between keys only: a generation is checked where its files need not be. where: the object.
+ */
+void conf_check_upstream_tls(struct conf_where *where, const struct upstream_tls_conf *t);
+
 extern const struct conf_field conf_nodes_field;  /* MAP of struct node_conf in struct generation */
 extern const struct conf_field conf_queues_field; /* MAP of struct queue_conf, same */
 

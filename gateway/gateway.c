@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "gateway/book.h"
+#include "gateway/certs.h"
 #include "gateway/report.h"
 #include "gateway/worker.h"
 
@@ -26,7 +27,6 @@ struct gateway {
     struct worker *workers;
     uint32_t n_workers;
     struct net_addr *addresses; /* [process->n_listeners] */
-    struct tls_ctx **listener_tls;
     struct tls_ctx *upstream_tls;
     struct snapshot *snap;
     struct map resolved; /* address text -> struct net_addr *, for as long as the process runs */
@@ -219,6 +219,11 @@ const char *gateway_listen_address(const struct gateway *g, size_t i)
     return worker_listen_addr(&g->workers[0], i)->text;
 }
 
+const struct certs *gateway_certs(const struct gateway *g)
+{
+    return g->conf.certs;
+}
+
 uint32_t gateway_n_workers(const struct gateway *g)
 {
     return g->n_workers;
@@ -226,28 +231,13 @@ uint32_t gateway_n_workers(const struct gateway *g)
 
 static int gateway_init_tls(struct gateway *g, struct err *err)
 {
-    const struct process_conf *p = g->conf.process;
+    const struct upstream_tls_conf upstream = {
+        .mode = UPSTREAM_TLS_VERIFY, .ca = "", .cert = "", .key = "", .name = ""};
 
-    g->listener_tls = xcalloc(p->n_listeners, sizeof(struct tls_ctx *));
-    for (size_t i = 0; i < p->n_listeners; i++) {
-        const struct listener_conf *l = &p->listeners[i];
-        const struct tls_conf c = {
-            .server = true,
-            .cert_file = l->cert,
-            .key_file = l->key,
-            .ca_file = l->client_ca != NULL && l->client_ca[0] != '\0' ? l->client_ca : NULL,
-        };
-
-        if (l->cert == NULL || l->cert[0] == '\0')
-            continue;
-        g->listener_tls[i] = tls_ctx_new(&c, err);
-        if (g->listener_tls[i] == NULL)
-            return err_prefix(err, "listener %s", l->address);
-    }
     if (g->conf.upstream_tls) {
-        g->upstream_tls = tls_ctx_new(&(struct tls_conf){.server = false}, err);
+        g->upstream_tls = certs_upstream(g->conf.certs, &upstream, err);
         if (g->upstream_tls == NULL)
-            return err_prefix(err, "TLS to replicas");
+            return err->code;
     }
     return 0;
 }
@@ -281,7 +271,7 @@ static int gateway_init_workers(struct gateway *g, struct err *err)
             .n_workers = g->n_workers,
             .process = p,
             .engine = engine,
-            .listener_tls = g->listener_tls,
+            .certs = g->conf.certs,
             .upstream_tls = g->upstream_tls,
             .addresses = g->addresses,
             .first = i == 0 ? NULL : &g->workers[0],
@@ -351,8 +341,6 @@ static void free_value(void *arg, const char *key, size_t key_len, void *value)
 
 struct gateway *gateway_stop(struct gateway *g)
 {
-    const struct process_conf *p = g->conf.process;
-
     for (uint32_t i = 0; i < g->n_workers; i++) {
         if (g->workers[i].runs)
             worker_post_stop(&g->workers[i]);
@@ -362,16 +350,12 @@ struct gateway *gateway_stop(struct gateway *g)
     for (uint32_t i = 0; i < g->n_workers; i++)
         worker_fini(&g->workers[i]);
     timer_stop(g->conf.control, &g->drain_limit);
-    for (size_t i = 0; g->listener_tls != NULL && i < p->n_listeners; i++)
-        tls_ctx_unref(g->listener_tls[i]);
-    tls_ctx_unref(g->upstream_tls);
     book_free(g->book);
     map_each(&g->resolved, free_value, NULL);
     map_fini(&g->resolved);
     snapshot_unref(g->snap);
     g->link->gateway = NULL;
     gateway_link_unref(g->link);
-    free(g->listener_tls);
     free(g->addresses);
     free(g->workers);
     free(g->name);

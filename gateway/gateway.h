@@ -12,6 +12,7 @@
 #include "conf/process.h"
 #include "conf/snapshot.h"
 
+struct certs;
 struct gateway;
 struct loop;
 
@@ -24,7 +25,8 @@ struct gateway_conf {
     struct loop *control;        /* reports and answers come back here */
     gateway_report_fn on_report; /* NULL: nobody listens */
     void *report_arg;
-    bool upstream_tls; /* relay --to-tls */
+    struct certs *certs; /* with the listeners of process; stays as long as the gateway */
+    bool upstream_tls;   /* relay --to-tls */
 };
 
 struct gateway *gateway_start(const struct gateway_conf *conf, struct snapshot *first,
@@ -39,6 +41,7 @@ struct gateway *gateway_stop(struct gateway *g); /* joins the workers; returns N
 
 /* Addresses that the listeners got (port 0 filled in); i < process->n_listeners. */
 const char *gateway_listen_address(const struct gateway *g, size_t i);
+const struct certs *gateway_certs(const struct gateway *g);
 uint32_t gateway_n_workers(const struct gateway *g);
 
 #endif

@@ -25,6 +25,11 @@ static bool accept_error_is_of_peer(int e)
 static void listener_accept(struct listener *l)
 {
     for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        if (l->conn.tls != NULL && !handshakes_has_room(&l->worker->handshakes)) {
+            ev_io_stop(l->worker->loop.ev, &l->io);
+            return;
+        }
+
         const int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd >= 0) {
@@ -99,6 +104,12 @@ void listener_start(struct listener *l)
 {
     ev_io_set(&l->io, l->fd, EV_READ);
     ev_io_start(l->worker->loop.ev, &l->io);
+}
+
+void listener_resume(struct listener *l)
+{
+    if (l->conn.tls != NULL && l->fd >= 0)
+        ev_io_start(l->worker->loop.ev, &l->io);
 }
 
 void listener_stop(struct listener *l)

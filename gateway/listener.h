@@ -26,7 +26,8 @@ struct listener {
 int listener_init(struct listener *l, struct worker *w, const struct net_addr *addr,
                   const struct listener *first, const struct conn_conf *conn, struct err *err);
 void listener_start(struct listener *l);
-void listener_stop(struct listener *l); /* closes the socket: new connections go elsewhere */
+void listener_resume(struct listener *l); /* there is room for TLS handshakes again */
+void listener_stop(struct listener *l);   /* closes the socket: new connections go elsewhere */
 void listener_fini(struct listener *l);
 
 #endif

@@ -9,13 +9,12 @@
 static const uint32_t bucket_ms[] = {1,   2,    5,    10,   20,    50,    100,  200,
                                      500, 1000, 2000, 5000, 10000, 30000, 60000};
 
-static void head(struct buf *b, const char *name, const char *kind, const char *help)
+void metrics_head(struct buf *b, const char *name, const char *kind, const char *help)
 {
     buf_printf(b, "# HELP penstock_%s %s\n# TYPE penstock_%s %s\n", name, help, name, kind);
 }
 
-/* name="value", with what the format wants escaped. first: no comma before it. */
-static void label(struct buf *b, bool first, const char *name, const char *value)
+void metrics_label(struct buf *b, bool first, const char *name, const char *value)
 {
     buf_printf(b, "%s%s=\"", first ? "" : ",", name);
     for (const char *p = value; *p != '\0'; p++) {
@@ -33,8 +32,8 @@ static void label(struct buf *b, bool first, const char *name, const char *value
 static void version_sample(struct buf *b, const char *name, const char *model, const char *version)
 {
     buf_printf(b, "penstock_%s{", name);
-    label(b, true, "model", model);
-    label(b, false, "version", version);
+    metrics_label(b, true, "model", model);
+    metrics_label(b, false, "version", version);
 }
 
 static void end_sample(struct buf *b, uint64_t value)
@@ -57,7 +56,8 @@ static void write_counters(struct buf *b, const struct gateway_stats *s)
 
 static void write_codes(struct buf *b, const struct gateway_stats *s)
 {
-    head(b, "calls_total", "counter", "Calls ended, by the grpc-status that the client got.");
+    metrics_head(b, "calls_total", "counter",
+                 "Calls ended, by the grpc-status that the client got.");
     for (size_t i = 0; i < s->n_versions; i++) {
         const struct version_stats *const v = s->versions[i];
 
@@ -65,7 +65,7 @@ static void write_codes(struct buf *b, const struct gateway_stats *s)
             if (v->codes[code] == 0 && code != 0)
                 continue; /* a row appears with its first call; OK is always there */
             version_sample(b, "calls_total", v->model, v->version);
-            label(b, false, "code", word_of_grpc(code));
+            metrics_label(b, false, "code", word_of_grpc(code));
             end_sample(b, v->codes[code]);
         }
     }
@@ -73,8 +73,8 @@ static void write_codes(struct buf *b, const struct gateway_stats *s)
 
 static void write_durations(struct buf *b, const struct gateway_stats *s)
 {
-    head(b, "call_duration_seconds", "histogram",
-         "Ended calls, from their headers to the last byte of the answer.");
+    metrics_head(b, "call_duration_seconds", "histogram",
+                 "Ended calls, from their headers to the last byte of the answer.");
     for (size_t i = 0; i < s->n_versions; i++) {
         const struct version_stats *const v = s->versions[i];
 
@@ -127,7 +127,7 @@ static void write_version_values(struct buf *b, const struct gateway_stats *s)
     };
 
     for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
-        head(b, rows[r].name, rows[r].kind, rows[r].help);
+        metrics_head(b, rows[r].name, rows[r].kind, rows[r].help);
         for (size_t i = 0; i < s->n_versions; i++) {
             version_sample(b, rows[r].name, s->versions[i]->model, s->versions[i]->version);
             end_sample(b, version_value(s->versions[i], rows[r].what, s->n_workers));
@@ -139,19 +139,19 @@ static void endpoint_sample(struct buf *b, const char *name, const struct endpoi
                             uint64_t value)
 {
     buf_printf(b, "penstock_%s{", name);
-    label(b, true, "address", e->address);
+    metrics_label(b, true, "address", e->address);
     end_sample(b, value);
 }
 
 static void write_endpoints(struct buf *b, const struct gateway_stats *s)
 {
-    head(b, "endpoint_calls_total", "counter", "Attempts begun at this replica.");
+    metrics_head(b, "endpoint_calls_total", "counter", "Attempts begun at this replica.");
     for (size_t i = 0; i < s->n_endpoints; i++)
         endpoint_sample(b, "endpoint_calls_total", s->endpoints[i], s->endpoints[i]->started);
-    head(b, "endpoint_calls_failed_total", "counter", "Attempts that failed by its fault.");
+    metrics_head(b, "endpoint_calls_failed_total", "counter", "Attempts that failed by its fault.");
     for (size_t i = 0; i < s->n_endpoints; i++)
         endpoint_sample(b, "endpoint_calls_failed_total", s->endpoints[i], s->endpoints[i]->failed);
-    head(b, "endpoint_in_flight", "gauge", "Attempts at this replica now.");
+    metrics_head(b, "endpoint_in_flight", "gauge", "Attempts at this replica now.");
     for (size_t i = 0; i < s->n_endpoints; i++)
         endpoint_sample(b, "endpoint_in_flight", s->endpoints[i],
                         stats_sum(s->endpoints[i]->in_flight, s->n_workers));
@@ -159,7 +159,7 @@ static void write_endpoints(struct buf *b, const struct gateway_stats *s)
 
 static void write_weights(struct buf *b, const struct snapshot *snap)
 {
-    head(b, "version_weight", "gauge", "Share of a model's calls, in parts of 10,000.");
+    metrics_head(b, "version_weight", "gauge", "Share of a model's calls, in parts of 10,000.");
     for (size_t i = 0; i < snap->n_models; i++) {
         const struct snap_model *const m = &snap->models[i];
 
@@ -178,7 +178,7 @@ static void write_states_of(struct buf *b, const struct snap_model *m, const str
         n[v->endpoints[e]->state]++;
     for (int state = ENDPOINT_STARTING; state <= ENDPOINT_DRAINING; state++) {
         version_sample(b, "endpoints", m->conf->name, v->conf->name);
-        label(b, false, "state", word_of_state((enum endpoint_state)state));
+        metrics_label(b, false, "state", word_of_state((enum endpoint_state)state));
         end_sample(b, n[state]);
     }
 }
@@ -186,15 +186,15 @@ static void write_states_of(struct buf *b, const struct snap_model *m, const str
 static void write_snapshot(struct buf *b, const struct gateway_stats *s,
                            const struct snapshot *snap)
 {
-    head(b, "generation", "gauge", "Number of the config in use.");
+    metrics_head(b, "generation", "gauge", "Number of the config in use.");
     buf_printf(b, "penstock_generation %" PRIu64 "\n", snap->generation);
-    head(b, "epoch", "gauge", "Number of the snapshot published last.");
+    metrics_head(b, "epoch", "gauge", "Number of the snapshot published last.");
     buf_printf(b, "penstock_epoch %" PRIu64 "\n", snap->epoch);
-    head(b, "worker_epoch", "gauge", "Number of the snapshot that a worker uses.");
+    metrics_head(b, "worker_epoch", "gauge", "Number of the snapshot that a worker uses.");
     for (uint32_t i = 0; i < s->n_workers; i++)
         buf_printf(b, "penstock_worker_epoch{worker=\"%u\"} %" PRIu64 "\n", i, s->worker_epochs[i]);
     write_weights(b, snap);
-    head(b, "endpoints", "gauge", "Replicas of a version, by state.");
+    metrics_head(b, "endpoints", "gauge", "Replicas of a version, by state.");
     for (size_t i = 0; i < snap->n_models; i++) {
         for (size_t k = 0; k < snap->models[i].n_versions; k++)
             write_states_of(b, &snap->models[i], &snap->models[i].versions[k]);
@@ -203,7 +203,7 @@ static void write_snapshot(struct buf *b, const struct gateway_stats *s,
 
 void metrics_write(struct buf *b, const struct gateway_stats *s, const struct snapshot *snap)
 {
-    head(b, "build_info", "gauge", "Always 1.");
+    metrics_head(b, "build_info", "gauge", "Always 1.");
     buf_printf(b, "penstock_build_info{version=\"%s\"} 1\n", PENSTOCK_VERSION);
     write_counters(b, s);
     write_version_values(b, s);

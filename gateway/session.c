@@ -184,11 +184,40 @@ static void session_on_close(void *user, struct h2_stream *down, uint32_t code, 
         c->ops->on_close(c, code);
 }
 
+static void session_on_secured(void *user)
+{
+    struct session *s = user;
+    struct worker *w = s->worker;
+
+    handshakes_end(&w->handshakes, s);
+    worker_count(w, COUNT_tls_handshakes);
+    if (conn_was_resumed(s->conn))
+        worker_count(w, COUNT_tls_resumed);
+    s->tenant = conn_identity(s->conn);
+}
+
+/* It ended before its TLS handshake did. */
+static void session_count_failed_handshake(struct session *s, const char *why)
+{
+    struct worker *w = s->worker;
+    uint32_t suppressed;
+    char quoted[300];
+
+    if (!list_is_linked(&s->handshake))
+        return;
+    handshakes_end(&w->handshakes, s);
+    worker_count(w, COUNT_tls_handshakes_failed);
+    if (log_limit_pass(&w->handshake_log, w->loop.now_us, &suppressed))
+        log_warn("tls_handshake_failed", "worker=%u peer=%s suppressed=%u msg=%s", w->index,
+                 conn_peer(s->conn), suppressed, log_quote(quoted, sizeof(quoted), why));
+}
+
 static void session_on_closed(void *user, const char *why)
 {
     struct session *s = user;
     struct worker *w = s->worker;
 
+    session_count_failed_handshake(s, why);
     log_debug("session_closed", "worker=%u msg=\"%s\"", w->index, why);
     list_remove(&s->node);
     w->counters[COUNT_sessions_open]--;
@@ -204,6 +233,7 @@ static const struct conn_ops session_ops = {
             .on_sent = session_on_sent,
             .on_close = session_on_close,
         },
+    .on_secured = session_on_secured,
     .on_closed = session_on_closed,
 };
 
@@ -238,6 +268,9 @@ void session_accept(struct worker *w, int fd, const struct conn_conf *conf)
     list_push_back(&w->sessions, &s->node);
     worker_count(w, COUNT_sessions_accepted);
     w->counters[COUNT_sessions_open]++;
+    s->accepted_us = w->loop.now_us;
+    if (conf->tls != NULL)
+        handshakes_begin(&w->handshakes, s);
     s->conn = conn_accept(&w->loop, fd, conf, &session_ops, s);
 }
 

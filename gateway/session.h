@@ -18,8 +18,11 @@ struct call;
 struct session {
     struct worker *worker;
     struct conn *conn;
-    struct list node; /* worker.sessions */
-    bool closing;     /* by us: calls that end with it did not end by the client's wish */
+    struct list node;      /* worker.sessions */
+    struct list handshake; /* worker.handshakes, while its TLS handshake is under way */
+    uint64_t accepted_us;
+    const struct tenant_conf *tenant; /* by its certificate; NULL: none */
+    bool closing; /* by us: calls that end with it did not end by the client's wish */
 };
 
 /* The client's half of one call: h2 events of its stream go to ops. First member of struct stream

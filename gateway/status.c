@@ -1,5 +1,7 @@
 #include "gateway/status.h"
 
+#include "gateway/certs.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +50,7 @@ static void on_metrics(struct admin_request *r, void *arg)
 
     buf_init(&b, STATUS_BYTES);
     metrics_write(&b, gateway_stats(g), gateway_snapshot(g));
+    certs_write_metrics(gateway_certs(g), &b);
     if (b.overflow)
         admin_reply_error(r, 500, "the page is over %u bytes", STATUS_BYTES);
     else

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "gateway/certs.h"
 #include "gateway/lane.h"
 #include "gateway/listener.h"
 #include "gateway/local.h"
@@ -215,6 +216,12 @@ void worker_post_snapshot(struct worker *w, struct snapshot *snap, struct addres
 
 /* --- drain and stop --- */
 
+void worker_accept_again(struct worker *w)
+{
+    for (size_t i = 0; i < w->n_listeners; i++)
+        listener_resume(&w->listeners[i]);
+}
+
 static void worker_close_listeners(struct worker *w)
 {
     for (size_t i = 0; i < w->n_listeners; i++)
@@ -343,7 +350,9 @@ static int worker_init_listeners(struct worker *w, const struct worker_conf *con
 
         conn_conf_default(&c);
         c.engine = conf->engine;
-        c.tls = conf->listener_tls[i];
+        c.tls = certs_listener(conf->certs, i);
+        if (c.tls != NULL)
+            c.connect_timeout_us = process->handshake_s * US_PER_S;
         c.limits.max_concurrent_streams = process->max_streams;
         c.ping_after_us = CLIENT_PING_US;
         r = listener_init(&w->listeners[i], w, &conf->addresses[i],
@@ -370,6 +379,7 @@ int worker_init(struct worker *w, const struct worker_conf *conf, struct err *er
     list_init(&w->spare_streams);
     list_init(&w->held);
     list_init(&w->heavy);
+    handshakes_init(&w->handshakes, w, conf->process->max_handshakes);
     w->held_timer.fire = reply_on_held_timer;
     w->report_timer.fire = worker_on_report_timer;
     w->reported_us = w->loop.now_us;
@@ -431,6 +441,7 @@ void worker_fini(struct worker *w)
     timer_stop(&w->loop, &w->held_timer);
     w->balancer = balancer_free(w->balancer);
     w->local = local_free(w->local);
+    handshakes_fini(&w->handshakes);
     loop_fini(&w->loop); /* reaps streams and pools */
     check(w->call_bytes == 0);
     while ((node = list_pop_front(&w->spare_streams)) != NULL)

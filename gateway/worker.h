@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "gateway/gateway.h"
+#include "gateway/handshakes.h"
 #include "gateway/paths.h"
 #include "gateway/shapes.h"
 #include "gateway/stats.h"
@@ -53,6 +54,7 @@ struct worker {
     size_t n_listeners;
     struct list sessions; /* struct session.node */
     uint32_t max_sessions;
+    struct handshakes handshakes;
     size_t memory_bytes; /* budget; past it calls end and new ones are refused */
     size_t call_bytes;   /* of calls themselves: their fields and short messages */
 
@@ -70,6 +72,7 @@ struct worker {
     uint64_t reported_us;
     struct log_limit attempt_log; /* failed attempts come in crowds */
     struct log_limit memory_log;  /* and so do calls that are ended for their memory */
+    struct log_limit handshake_log;
 
     bool draining;
     bool stopping;
@@ -81,12 +84,12 @@ struct worker_conf {
     uint32_t index, n_workers;
     const struct process_conf *process;
     const struct h2_engine *engine;
-    struct tls_ctx *const *listener_tls; /* [process->n_listeners]; NULL entries: cleartext */
-    struct tls_ctx *upstream_tls;        /* NULL: cleartext */
-    const struct net_addr *addresses;    /* [process->n_listeners]; port 0 only for worker 0 */
-    const struct worker *first;          /* worker 0, initialised; NULL: this is it */
-    struct snapshot *snap;               /* a reference is taken */
-    struct address_book *book;           /* owned from here */
+    const struct certs *certs;        /* NULL: all listeners are cleartext */
+    struct tls_ctx *upstream_tls;     /* NULL: cleartext */
+    const struct net_addr *addresses; /* [process->n_listeners]; port 0 only for worker 0 */
+    const struct worker *first;       /* worker 0, initialised; NULL: this is it */
+    struct snapshot *snap;            /* a reference is taken */
+    struct address_book *book;        /* owned from here */
 };
 
 /* Binds the listeners; 0 or -errno with err (then worker_fini is still due). */
@@ -122,6 +125,8 @@ static inline void worker_unbook_call(struct worker *w, size_t *booked)
     w->call_bytes -= *booked;
     *booked = 0;
 }
+/* There is room for TLS handshakes again. */
+void worker_accept_again(struct worker *w);
 /* A session has ended: a drain may be over. */
 void worker_session_ended(struct worker *w);
 /* Room for n fields; valid until the next call. */

@@ -22,15 +22,16 @@
 #define READ_STOP                                                                                  \
     (3 *                                                                                           \
      HIGH_WATER) /* payload ends at the high water: beyond it are answers to a flood of frames */
-#define MAX_IOV          64
-#define FLUSH_ROUNDS     4                   /* x HIGH_WATER per turn, then the others' turn */
-#define DRAIN_PING       0x70656e73746f636bu /* "penstock" */
-#define KEEP_PING        0x6b656570616c6976u /* "keepaliv" */
-#define DRAIN_WAIT_US    1000000
-#define USER_TIMEOUT_MS  60000 /* unacknowledged bytes for so long: the peer is gone */
-#define KEEPALIVE_IDLE_S 30
-#define KEEPALIVE_EACH_S 10
-#define KEEPALIVE_PROBES 3
+#define MAX_IOV           64
+#define FLUSH_ROUNDS      4 /* x HIGH_WATER per turn, then the others' turn */
+#define HANDSHAKES_A_TURN 2
+#define DRAIN_PING        0x70656e73746f636bu /* "penstock" */
+#define KEEP_PING         0x6b656570616c6976u /* "keepaliv" */
+#define DRAIN_WAIT_US     1000000
+#define USER_TIMEOUT_MS   60000 /* unacknowledged bytes for so long: the peer is gone */
+#define KEEPALIVE_IDLE_S  30
+#define KEEPALIVE_EACH_S  10
+#define KEEPALIVE_PROBES  3
 
 enum conn_state { CONN_CONNECTING = 0, CONN_SETUP, CONN_READY, CONN_CLOSING };
 
@@ -184,8 +185,9 @@ static void conn_on_timer(struct timer *t)
 
     if (c->setup_by_us != 0 && now_us >= c->setup_by_us) {
         conn_fail(c, "%s",
-                  c->state == CONN_CONNECTING ? "connect timed out"
-                                              : "no HTTP/2 SETTINGS from the peer in time");
+                  c->state == CONN_CONNECTING      ? "connect timed out"
+                  : c->tls != NULL && !c->tls_done ? "the TLS handshake was not done in time"
+                                                   : "no HTTP/2 SETTINGS from the peer in time");
         return;
     }
     if (c->pong_by_us != 0 && now_us >= c->pong_by_us) {
@@ -542,11 +544,21 @@ static void conn_read(struct conn *c)
         conn_take(c, slab, p, (size_t)n);
 }
 
+/* A handshake costs a third of a millisecond, hundreds of calls: when many come at once, each turn
+ * of the loop takes its share, so that calls of others are not held up by more than that. */
+static bool conn_may_shake_hands(struct conn *c)
+{
+    return c->tls == NULL || c->tls_done || c->loop->handshakes_begun++ < HANDSHAKES_A_TURN;
+}
+
 static void conn_on_readable(struct ev_loop *ev, ev_io *w, int revents)
 {
+    struct conn *const c = container_of(w, struct conn, readable);
+
     (void)ev;
     (void)revents;
-    conn_read(container_of(w, struct conn, readable));
+    if (conn_may_shake_hands(c))
+        conn_read(c); /* else it is still readable in the next turn */
 }
 
 /* ---- start ---- */
@@ -582,6 +594,8 @@ static void conn_secured(struct conn *c)
     c->tls_done = true;
     if (!tls_ctx_is_server(c->conf.tls))
         conn_dialled(c);
+    else if (c->ops.on_secured != NULL)
+        c->ops.on_secured(c->user);
 }
 
 static void conn_connected(struct conn *c)
@@ -750,6 +764,16 @@ void conn_close(struct conn *c, const char *why)
 size_t conn_out_bytes(const struct conn *c)
 {
     return c->out.bytes + c->cipher.bytes;
+}
+
+const void *conn_identity(const struct conn *c)
+{
+    return c->tls_done ? tls_identity(c->tls) : NULL;
+}
+
+bool conn_was_resumed(const struct conn *c)
+{
+    return c->tls_done && tls_was_resumed(c->tls);
 }
 
 const char *conn_peer_name(struct conn *c)

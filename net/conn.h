@@ -38,7 +38,8 @@ struct conn;
 struct conn_ops {
     struct h2_events
         h2; /* user of every event is the conn's user; on_dirty is conn's own: leave NULL */
-    void (*on_ready)(void *user); /* connected (TLS done): may open streams */
+    void (*on_ready)(void *user);   /* connected (TLS done): may open streams */
+    void (*on_secured)(void *user); /* accepted with TLS: the handshake is done; NULL: don't care */
     void (*on_closed)(void *user,
                       const char *why); /* exactly once, after every stream's on_close */
 };
@@ -67,6 +68,8 @@ const char *conn_peer(const struct conn *c); /* address text */
 void conn_drain(struct conn *c);
 void conn_close(struct conn *c, const char *why); /* now; on_closed follows in this turn */
 const char *conn_peer_name(struct conn *c);       /* of its verified certificate; "": none */
+const void *conn_identity(const struct conn *c);  /* tls_identity; NULL also without TLS */
+bool conn_was_resumed(const struct conn *c);      /* its TLS session */
 size_t conn_out_bytes(const struct conn *c);      /* waiting for the socket */
 
 #endif

@@ -14,7 +14,11 @@ static void on_check(struct ev_loop *ev, ev_check *w, int revents)
 {
     (void)ev;
     (void)revents;
-    container_of(w, struct loop, check)->now_us = clock_mono_us();
+
+    struct loop *const l = container_of(w, struct loop, check);
+
+    l->now_us = clock_mono_us();
+    l->handshakes_begun = 0;
 }
 
 static void on_again(struct ev_loop *ev, ev_idle *w, int revents)

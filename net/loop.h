@@ -35,8 +35,9 @@ struct loop {
     struct slab *read_slab; /* filled from front to back by all connections: what they hold of it is
                                what they use, not a whole slab for each read */
     size_t read_used;
-    struct slab *cipher_slab; /* TLS: ciphertext between read and decryption */
-    struct list lingering;    /* net/linger.h */
+    struct slab *cipher_slab;  /* TLS: ciphertext between read and decryption */
+    unsigned handshakes_begun; /* steps of TLS handshakes in this turn */
+    struct list lingering;     /* net/linger.h */
     unsigned n_lingering;
     struct mbox mbox;
     uint64_t now_us; /* CLOCK_MONOTONIC, taken once per turn */

@@ -75,6 +75,11 @@ int tls_ctx_reload(struct tls_ctx *ctx, struct err *err);
 /* Another number: one of the files was written, replaced or removed. */
 uint64_t tls_ctx_stamp(const struct tls_ctx *ctx);
 
+/* Can these files be used? For a config check. 0, or -EINVAL with err that names file and reason.
+ */
+int tls_check_chain(const char *file, struct err *err); /* certificates, ours or authorities' */
+int tls_check_pair(const struct tls_pair *pair, struct err *err);
+
 struct tls_cert_info {
     const char *file;                  /* lives as long as the context */
     int64_t not_after_s, not_before_s; /* since 1970 */

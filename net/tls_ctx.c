@@ -26,8 +26,9 @@
 /* Others are slower by far, and which one a client may choose: a handshake costs what we allow. */
 #define GROUPS "X25519:P-256:P-384"
 
-#define FILE_BYTES_MAX (4l * 1024 * 1024) /* an authority file with all of the web's: 0.2 MiB */
-#define CHAIN_MAX      16                 /* certificates of ours in one file */
+#define FILE_BYTES_MAX  (4l * 1024 * 1024) /* an authority file with all of the web's: 0.2 MiB */
+#define CHAIN_MAX       16                 /* certificates of ours in one file */
+#define AUTHORITIES_MAX 10000
 
 /* ---- errors ---- */
 
@@ -164,6 +165,35 @@ static int read_pair(struct tls_cert *c, const struct tls_pair *pair, struct err
                        pair->cert_file);
     }
     return 0;
+}
+
+int tls_check_chain(const char *file, struct err *err)
+{
+    ERR_clear_error();
+    STACK_OF(X509) *const all = read_certs(file, AUTHORITIES_MAX, err);
+
+    if (all == NULL)
+        return -EINVAL;
+    sk_X509_pop_free(all, X509_free);
+    return 0;
+}
+
+static void cert_fini(struct tls_cert *c)
+{
+    X509_free(c->leaf);
+    EVP_PKEY_free(c->key);
+    sk_X509_pop_free(c->chain, X509_free);
+}
+
+int tls_check_pair(const struct tls_pair *pair, struct err *err)
+{
+    struct tls_cert c = {0};
+
+    ERR_clear_error();
+    const int r = read_pair(&c, pair, err);
+
+    cert_fini(&c);
+    return r;
 }
 
 static int64_t seconds_of(const ASN1_TIME *t)
@@ -373,7 +403,7 @@ static int use_certs(struct tls_files *f, const struct tls_ctx *ctx, struct err 
 static int use_authorities(SSL_CTX *ssl, const struct tls_conf *conf, EVP_MD_CTX *digest,
                            struct err *err)
 {
-    STACK_OF(X509) *const all = read_certs(conf->ca_file, 10000, err);
+    STACK_OF(X509) *const all = read_certs(conf->ca_file, AUTHORITIES_MAX, err);
 
     if (all == NULL)
         return -EINVAL;
@@ -428,11 +458,8 @@ void tls_files_unref(struct tls_files *f)
     if (f == NULL || atomic_fetch_sub(&f->refs, 1) > 1)
         return;
     SSL_CTX_free(f->ssl);
-    for (size_t i = 0; i < f->n_certs; i++) {
-        X509_free(f->certs[i].leaf);
-        EVP_PKEY_free(f->certs[i].key);
-        sk_X509_pop_free(f->certs[i].chain, X509_free);
-    }
+    for (size_t i = 0; i < f->n_certs; i++)
+        cert_fini(&f->certs[i]);
     free(f->certs);
     map_fini(&f->by_name);
     free(f);

@@ -64,7 +64,10 @@ static void on_hup(struct ev_loop *loop, ev_signal *w, int revents)
 
     (void)loop;
     (void)revents;
-    if (f->conf.on_hup != NULL && !f->draining)
+    if (f->draining)
+        return;
+    certs_reload(f->certs);
+    if (f->conf.on_hup != NULL)
         f->conf.on_hup(f->conf.arg);
 }
 
@@ -73,6 +76,7 @@ void front_init(struct front *f, const struct front_conf *conf)
     memset(f, 0, sizeof(*f));
     f->conf = *conf;
     loop_init(&f->loop, f);
+    f->certs = certs_new(&f->loop);
     signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an errno */
     ev_signal_init(&f->term, on_term, SIGTERM);
     ev_signal_init(&f->intr, on_intr, SIGINT);
@@ -107,9 +111,12 @@ int front_start(struct front *f, struct snapshot *first, struct err *err)
         .control = &f->loop,
         .on_report = f->conf.on_report,
         .report_arg = f->conf.arg,
+        .certs = f->certs,
         .upstream_tls = f->conf.upstream_tls,
     };
 
+    if (certs_add_listeners(f->certs, p, err) < 0)
+        return err->code;
     raise_descriptor_limit(p);
     f->gateway = gateway_start(&conf, first, err);
     if (f->gateway == NULL)
@@ -152,6 +159,7 @@ void front_fini(struct front *f)
     f->status = status_free(f->status);
     if (f->gateway != NULL)
         f->gateway = gateway_stop(f->gateway);
+    f->certs = certs_free(f->certs);
     ev_signal_stop(f->loop.ev, &f->term);
     ev_signal_stop(f->loop.ev, &f->intr);
     ev_signal_stop(f->loop.ev, &f->hup);

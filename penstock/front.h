@@ -9,7 +9,8 @@
  * On standard output, for whoever started us: `listening grpc ADDRESS` per listener (port 0 filled
  * in), `listening admin ADDRESS`, `ready`.
  * SIGTERM or SIGINT: graceful drain (two-step GOAWAY, running calls end, at most drain_s), exit 0;
- * a second one ends at once. SIGHUP: on_hup, or nothing.
+ * a second one ends at once. SIGHUP: certificate files that changed
+ * are read, then on_hup.
  */
 #ifndef PENSTOCK_FRONT_H
 #define PENSTOCK_FRONT_H
@@ -18,6 +19,7 @@
 
 #include "conf/process.h"
 #include "gateway/admin.h"
+#include "gateway/certs.h"
 #include "gateway/gateway.h"
 #include "gateway/status.h"
 #include "net/loop.h"
@@ -39,6 +41,7 @@ struct front_conf {
 struct front {
     struct front_conf conf;
     struct loop loop;
+    struct certs *certs;
     struct gateway *gateway; /* NULL before front_start */
     struct admin *admin;     /* NULL: none is configured */
     struct status *status;

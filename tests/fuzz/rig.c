@@ -260,7 +260,6 @@ void rig_drain(struct rig *r)
 
 void rig_start(struct rig *r, const struct h2_engine *engine, bool served)
 {
-    struct tls_ctx *no_tls = NULL;
     struct process_conf process;
     struct listener_conf listener = {.address = "", .cert = "", .key = "", .client_ca = ""};
     struct worker_conf conf;
@@ -288,7 +287,6 @@ void rig_start(struct rig *r, const struct h2_engine *engine, bool served)
         .n_workers = 1,
         .process = &process,
         .engine = engine,
-        .listener_tls = &no_tls,
         .addresses = &r->gateway,
         .snap = rig_snapshot(r, 0),
         .book = rig_book(r),
