@@ -15,13 +15,14 @@
 #include "gateway/listener.h"
 #include "gateway/report.h"
 
-#define START_US   (100 * US_PER_S) /* any time but 0 */
-#define TURNS_MAX  2000             /* of one settling: an endless one is a find */
-#define STEPS_MAX  20000
-#define END_LEAPS  4               /* of */
-#define LEAP_US    (30 * US_PER_S) /* in all longer than any deadline, ping or drain of the worker */
-#define QUIET_RUNS 2 /* a callback of the first may have started a watcher, which the second arms  \
-                      */
+#define START_US  (100 * US_PER_S) /* any time but 0 */
+#define TURNS_MAX 2000             /* of one settling: an endless one is a find */
+#define STEPS_MAX 20000
+#define END_LEAPS 4               /* of */
+#define LEAP_US   (30 * US_PER_S) /* in all longer than any deadline, ping or drain of the worker */
+#define QUIET_RUNS                                                                                 \
+    2 /* a callback of the first may have started a watcher, which the second arms                 \
+       */
 
 /* ---- the time, and what worker.c wants of gateway.c ---- */
 
@@ -118,48 +119,69 @@ static void address_init(struct net_addr *a, const char *what, unsigned i)
     check(net_addr_parse(a, text, NULL) == 0);
 }
 
-int rig_connect(struct rig *r)
+bool rig_connect(struct rig *r, struct rig_peer *p)
 {
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-    check(fd >= 0);
-    if (connect(fd, (const struct sockaddr *)&r->gateway.sa, r->gateway.sa_len) != 0) {
+    p->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    check(p->fd >= 0);
+    if (connect(p->fd, (const struct sockaddr *)&r->gateway.sa, r->gateway.sa_len) != 0) {
         check(r->draining); /* it has stopped listening */
-        close(fd);
-        return -1;
+        close(p->fd);
+        p->fd = -1;
+        return false;
     }
+    wire_init(&p->wire, true);
     rig_settle(r);
-    return fd;
+    return true;
 }
 
-int rig_accept(struct rig *r, size_t replica)
+bool rig_accept(struct rig *r, size_t replica, struct rig_peer *p)
 {
-    return accept4(r->listening[replica], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    p->fd = accept4(r->listening[replica], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (p->fd < 0)
+        return false;
+    wire_init(&p->wire, false);
+    return true;
 }
 
-bool rig_write(struct rig *r, int fd, const uint8_t *p, size_t len)
+bool rig_write(struct rig *r, struct rig_peer *p, const uint8_t *bytes, size_t len)
 {
+    if (p->fd < 0)
+        return false;
+    wire_in(&p->wire, bytes, len);
     while (len > 0) {
-        const ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+        const ssize_t n = send(p->fd, bytes, len, MSG_NOSIGNAL);
 
         if (n < 0 && errno == EAGAIN)
-            return true; /* the gateway waits for us to read: what is left is not sent */
+            return true;
         if (n < 0)
             return false;
-        p += n;
+        bytes += n;
         len -= (size_t)n;
         rig_settle(r);
     }
     return true;
 }
 
-ssize_t rig_read(int fd, uint8_t *dst, size_t room)
+bool rig_read(struct rig_peer *p)
 {
-    const ssize_t n = read(fd, dst, room);
+    uint8_t bytes[16384];
+    ssize_t n;
 
-    if (n > 0)
-        return n;
-    return n < 0 && errno == EAGAIN ? 0 : -1;
+    if (p->fd < 0)
+        return false;
+    while ((n = read(p->fd, bytes, sizeof(bytes))) > 0)
+        wire_out(&p->wire, bytes, (size_t)n);
+    return n < 0 && errno == EAGAIN;
+}
+
+void rig_close(struct rig *r, struct rig_peer *p)
+{
+    if (p->fd < 0)
+        return;
+    close(p->fd);
+    p->fd = -1;
+    wire_fini(&p->wire);
+    rig_settle(r);
 }
 
 /* ---- the worker ---- */

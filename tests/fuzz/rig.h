@@ -13,6 +13,7 @@
 #define TESTS_FUZZ_RIG_H
 
 #include "gateway/worker.h"
+#include "wire.h"
 
 #define RIG_REPLICAS 2
 
@@ -43,12 +44,22 @@ void rig_settle(struct rig *r);
 /* Let time pass, timer by timer. */
 void rig_pass(struct rig *r, uint64_t us);
 
-int rig_connect(struct rig *r);                /* a client */
-int rig_accept(struct rig *r, size_t replica); /* the next connection that came there, or -1 */
-/* Write all of it, in pieces if the gateway is slow to read. false: the gateway has closed. */
-bool rig_write(struct rig *r, int fd, const uint8_t *p, size_t len);
-/* What came: 0: nothing now, -1: closed. */
-ssize_t rig_read(int fd, uint8_t *dst, size_t room);
+/* A raw connection to the gateway, or from it: what we write it reads, what it writes is checked.
+ */
+struct rig_peer {
+    int fd; /* -1: closed */
+    struct wire wire;
+};
+/* A client. false: the gateway does not listen any more. */
+bool rig_connect(struct rig *r, struct rig_peer *p);
+/* As the replica, take the next connection that came. false: none. */
+bool rig_accept(struct rig *r, size_t replica, struct rig_peer *p);
+/* Write all of it, in pieces if the gateway is slow to read; what it does not take is not sent.
+ * false: it has closed. */
+bool rig_write(struct rig *r, struct rig_peer *p, const uint8_t *bytes, size_t len);
+bool rig_read(struct rig_peer *p);                 /* all that came; false: closed */
+void rig_close(struct rig *r, struct rig_peer *p); /* safe when closed */
+
 /* Another snapshot: bit i of states says in pairs what replica i is now: 0 ready, 1 draining,
  * 2 unhealthy, 3 gone. */
 void rig_publish(struct rig *r, unsigned states);

@@ -123,8 +123,6 @@ void wire_in(struct wire *w, const uint8_t *p, size_t len)
     struct frame f;
     size_t at = 0;
 
-    if (w->in_lost)
-        return;
     buf_append(&w->in, p, len);
     if (!w->in_started) {
         if (w->is_server && w->in.len < PREFACE_BYTES)
@@ -179,7 +177,9 @@ static void check_field(const nghttp2_nv *nv, bool *regular)
           !field_is(nv, "upgrade"));
 }
 
-static void take_response_field(struct wire_stream *s, const nghttp2_nv *nv, bool *has_status)
+/* end: of the block that ends the answer; a grpc-status before it means nothing. */
+static void take_response_field(struct wire_stream *s, const nghttp2_nv *nv, bool end,
+                                bool *has_status)
 {
     if (field_is(nv, ":status")) {
         check(!*has_status && nv->valuelen == 3);
@@ -190,7 +190,7 @@ static void take_response_field(struct wire_stream *s, const nghttp2_nv *nv, boo
     }
     if (field_is(nv, "content-type"))
         s->grpc |= nv->valuelen >= 16 && memcmp(nv->value, "application/grpc", 16) == 0;
-    if (field_is(nv, "grpc-status")) {
+    if (field_is(nv, "grpc-status") && end) {
         check(s->grpc_status == -1);
         s->grpc_status = grpc_status_of(nv);
     }
@@ -222,13 +222,17 @@ static void out_block(struct wire *w)
         if ((flags & NGHTTP2_HD_INFLATE_EMIT) != 0) {
             check_field(&nv, &regular);
             if (w->is_server)
-                take_response_field(s, &nv, &has_status);
+                take_response_field(s, &nv, end, &has_status);
         }
         if ((flags & NGHTTP2_HD_INFLATE_FINAL) != 0)
             break;
         check(left > 0 || (flags & NGHTTP2_HD_INFLATE_EMIT) != 0);
     }
     nghttp2_hd_inflate_end_headers(w->inflater);
+    if (!w->is_server && !s->opened) {
+        check(w->block_stream > w->last_opened); /* RFC 9113 5.1.1 */
+        w->last_opened = w->block_stream;
+    }
     s->opened = true;
     if (w->is_server && followed) {
         check(has_status != trailers);
@@ -291,7 +295,7 @@ static void out_settings(struct wire *w, const struct frame *f)
     if ((f->flags & ACK) == 0)
         return;
     check(f->len == 0);
-    check(w->n_acked < w->n_settings || w->in_lost);
+    check(w->n_acked < w->n_settings);
     if (w->n_acked < WIRE_SETTINGS && w->table_sizes[w->n_acked] != UINT32_MAX)
         check(nghttp2_hd_inflate_change_table_size(w->inflater, w->table_sizes[w->n_acked]) == 0);
     w->n_acked++;
@@ -321,7 +325,7 @@ static void out_frame(struct wire *w, const struct frame *f)
     case RST_STREAM:
         check(f->len == 4 && f->id != 0);
         s = stream_of(w, f->id);
-        check(s == NULL || s->opened);
+        check(s == NULL || s->opened || (!w->is_server && f->id % 2 == 0)); /* a pushed one */
         if (s != NULL)
             s->reset = true;
         break;

@@ -39,7 +39,6 @@ struct wire {
     bool is_server;     /* what is read is written by a server */
     struct buf in, out; /* not yet whole frames */
     bool in_started, out_started;
-    bool in_lost; /* the peer's bytes are no frames any more */
     nghttp2_hd_inflater *inflater;
     struct buf block;
     uint32_t block_stream; /* 0: none open */
@@ -56,6 +55,7 @@ struct wire {
     uint64_t n_frames_in;
     bool went_away;
     uint32_t goaway_code, goaway_last;
+    uint32_t last_opened; /* by us */
 };
 
 /* is_server: w reads what a server writes; what it was sent starts with the preface. */
