@@ -222,6 +222,28 @@ static void attempt_bound_body(struct stream *s)
         body_drop(&s->body);
 }
 
+/* The request's header fields: as the set that the client's is sent on as, where it came as one and
+ * nothing in it changes, else one by one. NULL: no stream could be opened. */
+static struct h2_stream *attempt_send_fields(struct stream *s, const struct request_edits *edits,
+                                             bool end)
+{
+    struct worker *w = s->worker;
+    struct pool *pool = s->attempt.member->endpoint->pool;
+    struct h2_field *fields = worker_scratch(w, s->head->n + s->n_extra + REQUEST_EXTRA_FIELDS);
+    struct h2_set *set = NULL;
+    size_t n;
+
+    if (s->note != NULL && edits->previous_attempts == NULL) {
+        set = request_note_forward(s->note, &w->loop.slabs, edits->https);
+        n = request_extra(fields, edits);
+    } else {
+        n = request_fields(s->head, fields, edits);
+    }
+    for (size_t i = 0; i < s->n_extra; i++)
+        fields[n++] = s->extra[i];
+    return pool_open(pool, set, fields, n, end, s);
+}
+
 static void attempt_open(struct stream *s)
 {
     struct pool *pool = s->attempt.member->endpoint->pool;
@@ -238,21 +260,18 @@ static void attempt_open(struct stream *s)
     if (s->n_counted > 0)
         snprintf(previous, sizeof(previous), "%u", s->n_counted);
 
-    struct worker *w = s->worker;
-    struct h2_field *fields = worker_scratch(w, s->head.n + REQUEST_EXTRA_FIELDS);
     const struct request_edits edits = {
-        .scheme = w->upstream.conn.tls != NULL ? "https" : "http",
+        .https = s->worker->upstream.conn.tls != NULL,
         .timeout = s->deadline_us != 0 ? timeout : NULL,
         .previous_attempts = s->n_counted > 0 ? previous : NULL,
     };
-    const size_t n = request_fields(&s->head, fields, &edits);
 
-    s->attempt.up = pool_open(pool, fields, n, last && s->body.bytes == 0, s);
+    s->attempt.up = attempt_send_fields(s, &edits, last && s->body.bytes == 0);
     if (s->attempt.up == NULL) {
         pool_wait(pool, &s->attempt.waiter);
         return;
     }
-    worker_count(w, COUNT_attempts_started);
+    worker_count(s->worker, COUNT_attempts_started);
     if (s->body.bytes > 0)
         body_send(&s->body, s->attempt.up, last);
     if (s->request_trailers != NULL)

@@ -75,7 +75,7 @@ static bool inbound_set_override(struct stream *s, const struct snap_version *v)
 }
 
 /* The route is found: choose the version, and what the call may do. false: the call has ended. */
-static bool inbound_go(struct stream *s, const struct route *route)
+bool inbound_go(struct stream *s, const struct route *route)
 {
     struct worker *w = s->worker;
     const struct snap_model *model = &w->snap->models[route->model];
@@ -133,19 +133,19 @@ static struct route_want want_of_walker(const struct walker *w)
 
 static bool inbound_has_hint(const struct stream *s)
 {
-    return s->head.model_hint != NULL && s->head.model_hint->value_len <= WALKER_NAME_MAX &&
-           (s->head.version_hint == NULL || s->head.version_hint->value_len <= WALKER_NAME_MAX);
+    return s->head->model_hint != NULL && s->head->model_hint->value_len <= WALKER_NAME_MAX &&
+           (s->head->version_hint == NULL || s->head->version_hint->value_len <= WALKER_NAME_MAX);
 }
 
 static struct route_want want_of_hint(const struct stream *s)
 {
-    struct route_want want = {.name = s->head.model_hint->value,
-                              .name_len = s->head.model_hint->value_len};
+    struct route_want want = {.name = s->head->model_hint->value,
+                              .name_len = s->head->model_hint->value_len};
 
-    if (s->head.version_hint != NULL && s->head.version_hint->value_len > 0) {
+    if (s->head->version_hint != NULL && s->head->version_hint->value_len > 0) {
         want.choice = WALKER_VERSION;
-        want.version = s->head.version_hint->value;
-        want.version_len = s->head.version_hint->value_len;
+        want.version = s->head->version_hint->value;
+        want.version_len = s->head->version_hint->value_len;
     }
     return want;
 }
@@ -265,13 +265,14 @@ static bool inbound_begin_compressed(struct stream *s)
 
         return s->routed || inbound_route(s, &want);
     }
-    if (s->head.encoding == ENCODING_OTHER) {
-        stream_fail(
-            s, END_COMPRESSED, GRPC_UNIMPLEMENTED,
-            "grpc-encoding \"%.*s\" can't be read to find the model (gzip, deflate and "
-            "identity can): name it in penstock-model metadata",
-            (int)(s->head.encoding_field->value_len < 40 ? s->head.encoding_field->value_len : 40),
-            s->head.encoding_field->value);
+    if (s->head->encoding == ENCODING_OTHER) {
+        stream_fail(s, END_COMPRESSED, GRPC_UNIMPLEMENTED,
+                    "grpc-encoding \"%.*s\" can't be read to find the model (gzip, deflate and "
+                    "identity can): name it in penstock-model metadata",
+                    (int)(s->head->encoding_field->value_len < 40
+                              ? s->head->encoding_field->value_len
+                              : 40),
+                    s->head->encoding_field->value);
         return false;
     }
     if (s->peek == NULL)
@@ -290,7 +291,7 @@ static bool inbound_begin_message(struct stream *s)
     const struct grpc_reader *r = &s->request_reader;
 
     s->opaque_message = false;
-    if (r->compressed && s->head.encoding == ENCODING_IDENTITY) {
+    if (r->compressed && s->head->encoding == ENCODING_IDENTITY) {
         stream_fail(s, END_BAD_REQUEST, GRPC_INTERNAL,
                     "a message has the compressed flag, but the call has no grpc-encoding");
         return false;

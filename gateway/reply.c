@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "gateway/note.h"
 
 /* Response headers wait this long for data or a status. While they do, the call may still be tried
  * elsewhere (a status in trailers without data); a server that says hello early and works on is
@@ -28,9 +29,16 @@ void reply_credit(struct stream *s, size_t bytes)
 
 /* --- response headers --- */
 
+static bool reply_is_held(const struct stream *s)
+{
+    return s->held != NULL || s->held_set != NULL;
+}
+
 void reply_drop_held(struct stream *s)
 {
     list_remove(&s->held_node);
+    h2_set_unref(s->held_set);
+    s->held_set = NULL;
     s->held = NULL;
     s->n_held = 0;
     s->not_grpc = 0;
@@ -43,7 +51,9 @@ void reply_commit(struct stream *s)
     stream_set_state(s, STREAM_REPLYING);
     s->whole = false;
     body_drop(&s->body);
-    if (s->held != NULL && s->call.down != NULL)
+    if (s->held_set != NULL && s->call.down != NULL)
+        h2_send_set(s->call.down, H2_RESPONSE, s->held_set, NULL, 0, false);
+    else if (s->held != NULL && s->call.down != NULL)
         h2_send_headers(s->call.down, H2_RESPONSE, s->held, s->n_held, false);
     reply_drop_held(s);
 }
@@ -54,13 +64,6 @@ static void reply_arm_held_timer(struct worker *w)
 
     if (s != NULL)
         timer_start(&w->loop, &w->held_timer, s->held_until_us);
-}
-
-/* A length is no promise of ours: when the replica fails in the middle, we end its answer with
- * trailers. */
-static bool reply_field_stays(const struct h2_field *f)
-{
-    return !field_is_hop_by_hop(f) && !FIELD_IS(f, "content-length");
 }
 
 /* Fields as the client shall get them: without the hop-by-hop ones. Returns how many; dst is the
@@ -79,29 +82,27 @@ static size_t reply_fields(struct stream *s, const struct h2_field *fields, size
     return kept;
 }
 
-static int http_status_of(const struct h2_field *fields, size_t n)
-{
-    int status = 0;
+/* A header block of the replica. */
+struct block {
+    struct h2_set *set; /* when it is all of the block; else NULL */
+    const struct h2_field *fields;
+    size_t n;
+    const struct reply_note *note;
+};
 
-    for (size_t i = 0; i < n; i++) {
-        if (!FIELD_IS(&fields[i], ":status"))
-            continue;
-        for (size_t d = 0; d < fields[i].value_len && d < 3; d++) {
-            if (fields[i].value[d] < '0' || fields[i].value[d] > '9')
-                return 0;
-            status = status * 10 + (fields[i].value[d] - '0');
-        }
-    }
-    return status;
-}
-
-static bool has_grpc_content_type(const struct h2_field *fields, size_t n)
+static void reply_send(struct stream *s, enum h2_block kind, const struct block *b, bool end)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (FIELD_IS(&fields[i], "content-type"))
-            return grpc_content_type_is_ok(fields[i].value, fields[i].value_len);
+    struct h2_field *kept;
+
+    if (s->call.down == NULL)
+        return;
+    if (b->set != NULL && b->note->passes) {
+        h2_send_set(s->call.down, kind, b->set, NULL, 0, end);
+    } else {
+        const size_t n = reply_fields(s, b->fields, b->n, &kept);
+
+        h2_send_headers(s->call.down, kind, kept, n, end);
     }
-    return false;
 }
 
 /* What an HTTP status without a grpc-status says about the replica. */
@@ -147,28 +148,31 @@ static void reply_hold(struct stream *s)
         reply_arm_held_timer(s->worker);
 }
 
-static void reply_headers(struct stream *s, const struct h2_field *fields, size_t n)
+static void reply_headers(struct stream *s, const struct block *b)
 {
-    const int http_status = http_status_of(fields, n);
     struct h2_field *kept;
     size_t n_kept;
 
-    if (s->state != STREAM_SENT || s->held != NULL || s->not_grpc != 0) {
+    if (s->state != STREAM_SENT || reply_is_held(s) || s->not_grpc != 0) {
         attempt_failed(s, OUTCOME_SERVER_ERROR, GRPC_INTERNAL, "sent its response headers twice");
         return;
     }
-    if (http_status != 200 || !has_grpc_content_type(fields, n)) {
-        s->not_grpc = http_status;
+    if (!b->note->is_grpc) {
+        s->not_grpc = b->note->http_status;
         reply_hold(s);
         return;
     }
-    n_kept = reply_fields(s, fields, n, &kept);
     if (!s->whole) { /* no other try could follow */
         reply_commit(s);
-        if (s->call.down != NULL)
-            h2_send_headers(s->call.down, H2_RESPONSE, kept, n_kept, false);
+        reply_send(s, H2_RESPONSE, b, false);
         return;
     }
+    if (b->set != NULL && b->note->passes) {
+        s->held_set = h2_set_ref(b->set);
+        reply_hold(s);
+        return;
+    }
+    n_kept = reply_fields(s, b->fields, b->n, &kept);
     s->held = fields_copy(&s->arena, kept, n_kept);
     if (s->held == NULL) {
         stream_fail(s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED,
@@ -181,58 +185,27 @@ static void reply_headers(struct stream *s, const struct h2_field *fields, size_
 
 /* --- the status --- */
 
-struct status_seen {
-    bool is_there;
-    bool is_plain; /* one field, with a code that gRPC has: passed on as it came */
-    enum grpc_status status;
-    const struct h2_field *message; /* NULL: none */
-    bool pushed_back;
-};
-
-static bool status_is_plain(const struct h2_field *f)
-{
-    return grpc_status_parse(f->value, f->value_len) != GRPC_UNKNOWN ||
-           (f->value_len == 1 && f->value[0] == '2');
-}
-
-static struct status_seen status_in(const struct h2_field *fields, size_t n)
-{
-    struct status_seen seen = {.status = GRPC_UNKNOWN};
-
-    for (size_t i = 0; i < n; i++) {
-        const struct h2_field *f = &fields[i];
-
-        if (FIELD_IS(f, "grpc-status")) {
-            seen.is_plain = !seen.is_there && status_is_plain(f);
-            seen.is_there = true;
-            seen.status = grpc_status_parse(f->value, f->value_len); /* of several: the last */
-        } else if (FIELD_IS(f, "grpc-message")) {
-            seen.message = f;
-        } else if (FIELD_IS(f, "grpc-retry-pushback-ms")) {
-            seen.pushed_back = true;
-        }
-    }
-    return seen;
-}
-
-static enum outcome reply_outcome(const struct stream *s, const struct status_seen *seen)
+/* status: of the note, or what was made of it. */
+static enum outcome reply_outcome(const struct stream *s, const struct reply_note *note,
+                                  enum grpc_status status)
 {
     const bool goaway = s->attempt.up != NULL && h2_saw_goaway(h2_stream_h2(s->attempt.up));
-    const char *text = seen->message == NULL ? "" : seen->message->value;
-    const size_t len = seen->message == NULL ? 0 : seen->message->value_len;
-    const enum outcome how = outcome_of_status((uint32_t)seen->status, text, len, goaway);
+    const enum outcome how = status != note->status
+                                 ? outcome_of_status((uint32_t)status, "", 0, goaway)
+                             : goaway ? note->outcome_at_goaway
+                                      : note->outcome;
 
     /* A plain service's NOT_FOUND is its own affair: no catalogue says what it has. */
     if (s->path.kind == ROUTE_BY_SERVICE &&
         (how == OUTCOME_UNKNOWN_MODEL || how == OUTCOME_NOT_READY))
-        return seen->status == GRPC_UNAVAILABLE ? OUTCOME_UNAVAILABLE : OUTCOME_OK;
+        return status == GRPC_UNAVAILABLE ? OUTCOME_UNAVAILABLE : OUTCOME_OK;
     return how;
 }
 
 /* The client can count on one status that gRPC knows: what the replica gave is mended where it is
  * none, is there twice, or says that half a message is a success. Returns the number of fields; dst
  * has room for two more. text: room for the code. */
-static size_t reply_mend_status(struct h2_field *dst, size_t n, const struct status_seen *seen,
+static size_t reply_mend_status(struct h2_field *dst, size_t n, enum grpc_status status,
                                 const char *why, char text[4])
 {
     size_t kept = 0;
@@ -244,7 +217,7 @@ static size_t reply_mend_status(struct h2_field *dst, size_t n, const struct sta
     }
     dst[kept] = H2_FIELD("grpc-status", "");
     dst[kept].value = text;
-    dst[kept++].value_len = (uint32_t)snprintf(text, 4, "%u", (unsigned)seen->status);
+    dst[kept++].value_len = (uint32_t)snprintf(text, 4, "%u", (unsigned)status);
     if (why != NULL) {
         dst[kept] = H2_FIELD("grpc-message", "");
         dst[kept].value = why;
@@ -253,31 +226,46 @@ static size_t reply_mend_status(struct h2_field *dst, size_t n, const struct sta
     return kept;
 }
 
-/* The call's status, as the replica gave it or as it follows from HTTP; kind: what the block was.
- * Ends the call, unless another try begins. */
-static void reply_status(struct stream *s, enum h2_block kind, const struct h2_field *fields,
-                         size_t n)
+/* Send the block that ends the answer, with the status mended where it must be. why: a message of
+ * ours; NULL: none. */
+static void reply_send_status(struct stream *s, enum h2_block kind, const struct block *b,
+                              enum grpc_status status, const char *why)
 {
-    struct status_seen seen = status_in(fields, n);
-    const bool trailers_only = kind == H2_RESPONSE;
-    const int http_status = trailers_only ? http_status_of(fields, n) : 200;
-    const char *why = NULL;
     struct h2_field *kept;
     char code[4];
+    size_t n;
 
-    if (!seen.is_there && http_status != 200) {
+    if (b->note->status_is_plain && why == NULL) {
+        reply_send(s, kind, b, true);
+        return;
+    }
+    n = reply_fields(s, b->fields, b->n, &kept);
+    n = reply_mend_status(kept, n, status, why, code);
+    if (s->call.down != NULL)
+        h2_send_headers(s->call.down, kind, kept, n, true);
+}
+
+/* The call's status, as the replica gave it or as it follows from HTTP; kind: what the block was.
+ * Ends the call, unless another try begins. */
+static void reply_status(struct stream *s, enum h2_block kind, const struct block *b)
+{
+    const struct reply_note *note = b->note;
+    const int http_status = kind == H2_RESPONSE ? note->http_status : 200;
+    enum grpc_status status = note->status;
+    const char *why = NULL;
+
+    if (!note->has_status && http_status != 200) {
         reply_not_grpc(s, http_status);
         return;
     }
-    if (!seen.is_there) {
+    if (!note->has_status) {
         why = "penstock: the replica's answer has no grpc-status";
-    } else if (seen.status == GRPC_OK && !grpc_reader_is_between(&s->response_reader)) {
-        seen.status = GRPC_INTERNAL;
-        seen.is_plain = false;
+    } else if (status == GRPC_OK && !grpc_reader_is_between(&s->response_reader)) {
+        status = GRPC_INTERNAL;
         why = "penstock: the replica's answer ends inside a message";
     }
 
-    const enum outcome how = reply_outcome(s, &seen);
+    const enum outcome how = reply_outcome(s, note, status);
 
     if (how == OUTCOME_UNKNOWN_MODEL)
         worker_count(s->worker, COUNT_quarantines);
@@ -285,27 +273,20 @@ static void reply_status(struct stream *s, enum h2_block kind, const struct h2_f
         attempt_failed(s, how, GRPC_UNAVAILABLE, "went away and cancelled the call");
         return;
     }
-    if (s->state == STREAM_SENT && attempt_retry_answered(s, how, seen.pushed_back))
+    if (s->state == STREAM_SENT && attempt_retry_answered(s, how, note->pushed_back))
         return;
 
-    const bool headers_go_first = s->held != NULL || s->state == STREAM_REPLYING;
+    const bool headers_go_first = reply_is_held(s) || s->state == STREAM_REPLYING;
 
-    if (s->held != NULL)
+    if (reply_is_held(s))
         reply_commit(s);
-
-    size_t n_kept = reply_fields(s, fields, n, &kept);
-
-    if (!seen.is_plain)
-        n_kept = reply_mend_status(kept, n_kept, &seen, why, code);
-    if (s->call.down != NULL)
-        h2_send_headers(s->call.down, headers_go_first ? H2_TRAILERS : H2_RESPONSE, kept, n_kept,
-                        true);
+    reply_send_status(s, headers_go_first ? H2_TRAILERS : H2_RESPONSE, b, status, why);
     /* All sent: the stream closes by itself. Else stop what is left of the upload. */
     attempt_detach(s, how,
                    s->client_ended && s->attempt.up != NULL && h2_stream_queued(s->attempt.up) == 0
                        ? H2_NO_ERROR
                        : H2_CANCEL);
-    stream_end(s, END_RELAYED, seen.status);
+    stream_end(s, END_RELAYED, status);
 }
 
 /* --- events of the replica's stream --- */
@@ -315,6 +296,21 @@ static struct stream *stream_of(struct h2_stream *up)
     void *user = h2_stream_user(up);
 
     return user == NULL ? NULL : obj_cast(STREAM, struct stream, user);
+}
+
+static void upstream_block(struct stream *s, struct h2_set *set, enum h2_block kind,
+                           const struct h2_field *fields, size_t n, bool end)
+{
+    struct reply_note loose;
+    const struct block b = {.set = set != NULL && set->n == n ? set : NULL,
+                            .fields = fields,
+                            .n = n,
+                            .note = reply_note_of(set, fields, n, &loose)};
+
+    if (end)
+        reply_status(s, kind, &b);
+    else
+        reply_headers(s, &b);
 }
 
 static void upstream_on_headers(void *user, struct h2_stream *up, enum h2_block kind,
@@ -333,10 +329,8 @@ static void upstream_on_headers(void *user, struct h2_stream *up, enum h2_block 
     }
     if (end && s->not_grpc != 0)
         reply_not_grpc(s, s->not_grpc);
-    else if (end)
-        reply_status(s, kind, fields, n);
     else
-        reply_headers(s, fields, n);
+        upstream_block(s, h2_block_set(up), kind, fields, n, end);
 }
 
 /* Holds the response's messages against the cap. false: the call has ended. */
@@ -380,7 +374,7 @@ static void upstream_on_data(void *user, struct h2_stream *up, struct slab *slab
         reply_not_grpc(s, s->not_grpc);
         return;
     }
-    if (s->state == STREAM_SENT && s->held == NULL) {
+    if (s->state == STREAM_SENT && !reply_is_held(s)) {
         attempt_failed(s, OUTCOME_SERVER_ERROR, GRPC_INTERNAL, "sent data before response headers");
         return;
     }
@@ -395,7 +389,7 @@ static void upstream_on_data(void *user, struct h2_stream *up, struct slab *slab
         }
     }
     if (end)
-        reply_status(s, H2_TRAILERS, NULL, 0);
+        upstream_block(s, NULL, H2_TRAILERS, NULL, 0, true);
     stream_weigh(s);
 }
 
@@ -436,7 +430,7 @@ static void upstream_on_close(void *user, struct h2_stream *up, uint32_t code, b
     }
     switch (code) {
     case H2_REFUSED_STREAM: /* behind response headers it is not to be believed */
-        attempt_failed(s, s->held == NULL ? OUTCOME_REFUSED : OUTCOME_RESET, GRPC_UNAVAILABLE,
+        attempt_failed(s, !reply_is_held(s) ? OUTCOME_REFUSED : OUTCOME_RESET, GRPC_UNAVAILABLE,
                        "did not take the call (REFUSED_STREAM)");
         return;
     default:

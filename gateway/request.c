@@ -142,15 +142,21 @@ static void request_note_field(struct request_head *head, const struct h2_field 
 enum request_fault request_read(struct request_head *ret_head, struct arena *arena,
                                 const struct h2_field *fields, size_t n)
 {
+    struct h2_field *own = fields_copy(arena, fields, n);
+
+    if (own != NULL)
+        return request_read_fields(ret_head, own, n);
+    *ret_head = (struct request_head){0};
+    return REQUEST_OK;
+}
+
+enum request_fault request_read_fields(struct request_head *ret_head, struct h2_field *own,
+                                       size_t n)
+{
     const struct h2_field *method = NULL;
     size_t kept = 0;
 
     *ret_head = (struct request_head){0};
-
-    struct h2_field *own = fields_copy(arena, fields, n);
-
-    if (own == NULL)
-        return REQUEST_OK;
     for (size_t i = 0; i < n; i++) {
         if (field_is_hop_by_hop(&own[i]))
             continue;
@@ -198,10 +204,11 @@ static struct h2_field field_of(const char *name, size_t name_len, const char *v
                              .flags = H2_FIELD_NO_INDEX};
 }
 
-size_t request_fields(const struct request_head *head, struct h2_field *dst,
-                      const struct request_edits *edits)
+size_t request_base(const struct request_head *head, struct h2_field *dst, bool https,
+                    bool no_timeout, bool no_previous)
 {
     static const struct h2_field te = H2_FIELD_INIT("te", "trailers");
+    const char *scheme = https ? "https" : "http";
     size_t n = 0;
 
     for (size_t i = 0; i < head->n; i++) {
@@ -209,22 +216,64 @@ size_t request_fields(const struct request_head *head, struct h2_field *dst,
 
         if (f == head->content_length) /* DATA frames say it; and we may lengthen messages */
             continue;
-        if (f == head->timeout && edits->timeout != NULL)
+        if (f == head->timeout && no_timeout)
             continue;
-        if (f == head->previous_attempts && edits->previous_attempts != NULL)
+        if (f == head->previous_attempts && no_previous)
             continue;
         dst[n] = *f;
         if (f == head->scheme) {
-            dst[n].value = edits->scheme;
-            dst[n].value_len = (uint32_t)strlen(edits->scheme);
+            dst[n].value = scheme;
+            dst[n].value_len = (uint32_t)strlen(scheme);
         }
         n++;
     }
     dst[n++] = te;
+    return n;
+}
+
+size_t request_extra(struct h2_field *dst, const struct request_edits *edits)
+{
+    size_t n = 0;
+
     if (edits->timeout != NULL)
         dst[n++] = field_of("grpc-timeout", sizeof("grpc-timeout") - 1, edits->timeout);
     if (edits->previous_attempts != NULL)
         dst[n++] = field_of("grpc-previous-rpc-attempts", sizeof("grpc-previous-rpc-attempts") - 1,
                             edits->previous_attempts);
     return n;
+}
+
+size_t request_fields(const struct request_head *head, struct h2_field *dst,
+                      const struct request_edits *edits)
+{
+    const size_t n = request_base(head, dst, edits->https, edits->timeout != NULL,
+                                  edits->previous_attempts != NULL);
+
+    return n + request_extra(dst + n, edits);
+}
+
+bool request_read_loose(const struct request_head *head, struct h2_field *dst,
+                        const struct h2_field *fields, size_t n, struct request_loose *ret_loose)
+{
+    struct request_head slots = {0}; /* only for their places */
+
+    *ret_loose = (struct request_loose){0};
+    for (size_t i = 0; i < n; i++) {
+        const struct h2_field *f = &fields[i];
+        const struct h2_field **slot = request_slot(&slots, f);
+
+        if (slot == &slots.timeout) {
+            if (head->timeout != NULL || ret_loose->has_timeout ||
+                !grpc_timeout_parse(f->value, f->value_len, &ret_loose->timeout_us))
+                return false;
+            ret_loose->has_timeout = true;
+        } else if (slot == &slots.content_length) {
+            continue; /* as from the whole */
+        } else if (slot != NULL || f->name_len == 0 || f->name[0] == ':') {
+            return false;
+        } else if (!field_is_hop_by_hop(f)) {
+            dst[ret_loose->n++] = *f;
+        }
+    }
+    return true;
 }

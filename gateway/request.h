@@ -1,7 +1,7 @@
 /* gateway/request.h - what the gateway reads of a call's request header fields.
  *
  * Owns:      nothing; the fields lie in the call's arena.
- * Called by: gateway/session (a new call), stream and attempt (the fields to send on).
+ * Called by: gateway/note (a new call), stream and attempt (the fields to send on).
  * Thread:    any.
  * Source:    the gRPC document PROTOCOL-HTTP2.md; RFC 9113 8.2.2 for what may not be forwarded.
  */
@@ -49,6 +49,10 @@ struct request_head {
 enum request_fault request_read(struct request_head *ret_head, struct arena *arena,
                                 const struct h2_field *fields, size_t n);
 
+/* The same of fields that live as long as the head: own is reordered. */
+enum request_fault request_read_fields(struct request_head *ret_head, struct h2_field *own,
+                                       size_t n);
+
 /* Is this a field that ends at each hop (connection, te, ...)? */
 bool field_is_hop_by_hop(const struct h2_field *f);
 /* Inline: with a literal it is a few compares of words. */
@@ -63,7 +67,7 @@ struct h2_field *fields_copy(struct arena *arena, const struct h2_field *fields,
 
 /* How an attempt's fields differ from the call's. The texts live until the fields are sent. */
 struct request_edits {
-    const char *scheme;            /* of the hop to the replica */
+    bool https;                    /* scheme of the hop to the replica */
     const char *timeout;           /* grpc-timeout; NULL: as it is */
     const char *previous_attempts; /* grpc-previous-rpc-attempts; NULL: as it is */
 };
@@ -73,5 +77,20 @@ struct request_edits {
 #define REQUEST_EXTRA_FIELDS 3
 size_t request_fields(const struct request_head *head, struct h2_field *dst,
                       const struct request_edits *edits);
+/* The same in two parts: what is the same for each call with these fields, and what is not. */
+size_t request_base(const struct request_head *head, struct h2_field *dst, bool https,
+                    bool no_timeout, bool no_previous);
+size_t request_extra(struct h2_field *dst, const struct request_edits *edits);
+
+/* Fields that came behind those of head and differ from call to call. */
+struct request_loose {
+    bool has_timeout;
+    uint64_t timeout_us;
+    size_t n; /* to be sent on, in dst */
+};
+/* dst: room for n; points into fields. false: one of them says more than a timeout to us: read all
+ * fields together. */
+bool request_read_loose(const struct request_head *head, struct h2_field *dst,
+                        const struct h2_field *fields, size_t n, struct request_loose *ret_loose);
 
 #endif

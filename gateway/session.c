@@ -9,6 +9,7 @@
 #include "base/xalloc.h"
 #include "gateway/answer.h"
 #include "gateway/local.h"
+#include "gateway/note.h"
 #include "gateway/request.h"
 #include "gateway/stream.h"
 #include "gateway/worker.h"
@@ -114,29 +115,50 @@ static struct call *call_of(struct h2_stream *down)
     return user == NULL ? NULL : obj_cast(CALL, struct call, user);
 }
 
+/* The row of the fields' :path; NULL: they have none. */
+static const struct path_row *session_find_path(struct worker *w, const struct h2_field *fields,
+                                                size_t n)
+{
+    const struct paths_rules rules = worker_paths_rules(w);
+
+    for (size_t i = 0; i < n; i++) {
+        if (FIELD_IS(&fields[i], ":path"))
+            return paths_find(&w->paths, &rules, fields[i].value, fields[i].value_len);
+    }
+    return NULL;
+}
+
 static void session_new_call(struct session *s, struct h2_stream *down,
                              const struct h2_field *fields, size_t n, bool end)
 {
     struct worker *w = s->worker;
-    const struct paths_rules rules = {
-        .local = w->local, .has_kserve = w->routes_kserve, .has_tensorflow = w->routes_tensorflow};
-    const struct path_row *row = NULL;
+    struct request_note *note = request_note_of(w, h2_block_set(down));
+    const struct local_method *local = NULL;
+    const struct route_path *path = NULL;
 
-    stream_relieve(w);
     if (worker_is_over_memory(w, w->memory_bytes)) {
-        worker_count(w, COUNT_streams_started);
-        worker_count(w, COUNT_ended_over_memory);
-        h2_reset(down, H2_REFUSED_STREAM); /* safe to repeat: nothing was begun */
-        return;
+        stream_relieve(w);
+        if (worker_is_over_memory(w, w->memory_bytes)) {
+            worker_count(w, COUNT_streams_started);
+            worker_count(w, COUNT_ended_over_memory);
+            h2_reset(down, H2_REFUSED_STREAM); /* safe to repeat: nothing was begun */
+            return;
+        }
     }
-    for (size_t i = 0; i < n && row == NULL; i++) {
-        if (FIELD_IS(&fields[i], ":path"))
-            row = paths_find(&w->paths, &rules, fields[i].value, fields[i].value_len);
+    if (note != NULL && note->head.path != NULL) {
+        local = note->local;
+        path = &note->path;
+    } else {
+        const struct path_row *row = session_find_path(w, fields, n);
+
+        note = NULL;
+        local = row == NULL ? NULL : row->local;
+        path = row == NULL ? NULL : &row->route;
     }
-    if (row != NULL && row->local != NULL)
-        answer_start(s, down, row->local, fields, n, end);
+    if (local != NULL)
+        answer_start(s, down, local, fields, n, end);
     else
-        stream_start(s, down, row, fields, n, end);
+        stream_start(s, down, note, path, fields, n, end);
 }
 
 static void session_on_headers(void *user, struct h2_stream *down, enum h2_block kind,

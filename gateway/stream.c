@@ -286,6 +286,7 @@ static void stream_reap(struct dead *d)
     worker_unbook_call(w, &s->booked_bytes);
     body_fini(&s->body);
     s->peek = peek_free(s->peek);
+    h2_set_unref(s->set);
     /* A turn may end most of the calls in flight and the next begin as many: those come back. */
     if (w->n_spare_streams >= worker_spares_wanted(w)) {
         stream_free(s);
@@ -385,7 +386,7 @@ static struct stream *stream_new(struct worker *w)
         s = list_entry(spare, struct stream, spare_node);
         w->n_spare_streams--;
         arena = s->arena;
-        memset(s, 0, offsetof(struct stream, body));
+        memset(s, 0, offsetof(struct stream, own_head));
         s->last_failure[0] = '\0';
         s->arena = arena;
     }
@@ -401,8 +402,76 @@ static struct stream *stream_new(struct worker *w)
     return s;
 }
 
-void stream_start(struct session *session, struct h2_stream *down, const struct path_row *row,
-                  const struct h2_field *fields, size_t n, bool end)
+/* The request's fields are a set that came before, and few others behind it. false: they must be
+ * read together. */
+static bool stream_take_set(struct stream *s, struct h2_set *set, struct request_note *note,
+                            const struct h2_field *fields, size_t n)
+{
+    struct request_loose loose = {.n = 0};
+
+    if (note->fault != REQUEST_OK)
+        return false;
+    if (n > set->n) {
+        struct h2_field *kept = worker_scratch(s->worker, n - set->n);
+
+        if (!request_read_loose(&note->head, kept, fields + set->n, n - set->n, &loose))
+            return false;
+        s->extra = fields_copy(&s->arena, kept, loose.n);
+        s->n_extra = loose.n;
+        if (s->extra == NULL)
+            return false;
+    }
+    s->set = h2_set_ref(set);
+    s->note = note;
+    s->head = &note->head;
+    s->path = note->path;
+    if (loose.has_timeout)
+        stream_start_deadline(s, loose.timeout_us);
+    return true;
+}
+
+/* false: the call has ended. */
+static bool stream_read_request(struct stream *s, const struct route_path *path,
+                                const struct h2_field *fields, size_t n)
+{
+    const enum request_fault fault = request_read(&s->own_head, &s->arena, fields, n);
+
+    s->extra = NULL;
+    s->n_extra = 0;
+    s->head = &s->own_head;
+    if (fault != REQUEST_OK || s->head->fields == NULL) {
+        const enum grpc_status status = call_refuse(&s->call, fault, s->head);
+
+        s->reads_on = fault == REQUEST_NOT_POST || fault == REQUEST_NOT_GRPC;
+        stream_end(s, s->head->fields == NULL ? END_OVER_MEMORY : END_BAD_REQUEST, status);
+        return false;
+    }
+    s->path = *path;
+    if (s->path.service != NULL)
+        s->path.service = s->head->path->value + 1;
+    return true;
+}
+
+static void stream_go_by_service(struct stream *s)
+{
+    const struct route_want any = {.choice = WALKER_ANY};
+    bool goes;
+
+    if (s->note != NULL && s->note->routed) {
+        goes = inbound_go(s, &s->note->route);
+    } else {
+        goes = inbound_route(s, &any);
+        if (goes && s->note != NULL) {
+            s->note->route = s->route;
+            s->note->routed = true;
+        }
+    }
+    if (goes)
+        attempt_begin(s);
+}
+
+void stream_start(struct session *session, struct h2_stream *down, struct request_note *note,
+                  const struct route_path *path, const struct h2_field *fields, size_t n, bool end)
 {
     struct worker *w = session->worker;
     struct stream *s = stream_new(w);
@@ -413,30 +482,22 @@ void stream_start(struct session *session, struct h2_stream *down, const struct 
     call_attach(&s->call, &stream_call_ops, session, down);
     s->client_ended = end;
 
-    const enum request_fault fault = request_read(&s->head, &s->arena, fields, n);
+    const bool goes = (note != NULL && stream_take_set(s, h2_block_set(down), note, fields, n)) ||
+                      stream_read_request(s, path, fields, n);
 
     worker_book_call(w, &s->booked_bytes, s->arena.used_bytes);
-    if (fault != REQUEST_OK || s->head.fields == NULL) {
-        const enum grpc_status status = call_refuse(&s->call, fault, &s->head);
-
-        s->reads_on = fault == REQUEST_NOT_POST || fault == REQUEST_NOT_GRPC;
-        stream_end(s, s->head.fields == NULL ? END_OVER_MEMORY : END_BAD_REQUEST, status);
+    if (!goes)
         return;
-    }
-    if (s->head.timeout != NULL)
-        stream_start_deadline(s, s->head.timeout_us);
-    s->path = row->route;
-    if (s->path.service != NULL)
-        s->path.service = s->head.path->value + 1;
+    if (s->head->timeout != NULL)
+        stream_start_deadline(s, s->head->timeout_us);
     switch (s->path.kind) {
     case ROUTE_REFUSED:
         stream_fail(s, END_REFUSED_METHOD, s->path.status, "%.*s %s",
-                    (int)(s->head.path->value_len < 200 ? s->head.path->value_len : 200),
-                    s->head.path->value, s->path.why);
+                    (int)(s->head->path->value_len < 200 ? s->head->path->value_len : 200),
+                    s->head->path->value, s->path.why);
         return;
     case ROUTE_BY_SERVICE:
-        if (inbound_route(s, &(struct route_want){.choice = WALKER_ANY}))
-            attempt_begin(s);
+        stream_go_by_service(s);
         return;
     case ROUTE_BY_MESSAGE:
         walker_init(&s->walker, s->path.walker, 0);

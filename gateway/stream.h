@@ -24,6 +24,7 @@
 #include "balancer/balancer.h"
 #include "gateway/body.h"
 #include "gateway/lane.h"
+#include "gateway/note.h"
 #include "gateway/peek.h"
 #include "gateway/request.h"
 #include "gateway/route.h"
@@ -83,9 +84,11 @@ struct stream {
     struct coarse_timer deadline;
 
     /* request */
-    struct request_head head;
-    struct route_path path;
-    struct grpc_reader request_reader;
+    const struct request_head *head; /* own_head, or the note's */
+    struct h2_set *set;              /* that the request's fields are, without extra; held */
+    struct request_note *note;       /* of set; NULL: the fields are copies */
+    const struct h2_field *extra;    /* what came with set and is sent on as well */
+    size_t n_extra;
     struct peek *peek; /* NULL until a compressed message has to be read */
     bool whole;
     bool routed;
@@ -100,9 +103,8 @@ struct stream {
 
     /* route */
     struct lane *lane; /* held; NULL: no route yet */
-    struct limits_conf limits;
-    bool may_come; /* the version can have replicas, though none may be there now */
-    bool by_split; /* the traffic split chose the version */
+    bool may_come;     /* the version can have replicas, though none may be there now */
+    bool by_split;     /* the traffic split chose the version */
 
     /* tries */
     struct attempt attempt;
@@ -114,8 +116,8 @@ struct stream {
     struct list queue_node;     /* lane.queue */
 
     /* response */
-    struct grpc_reader response_reader;
-    struct h2_field *held; /* response headers not passed on yet; NULL: none */
+    struct h2_field *held;   /* response headers not passed on yet; NULL: none, or in held_set */
+    struct h2_set *held_set; /* the same as a set */
     size_t n_held;
     int not_grpc;           /* HTTP status of response headers that are no gRPC and wait; 0: none */
     struct list held_node;  /* worker.held */
@@ -125,6 +127,10 @@ struct stream {
     uint64_t held_until_us;
 
     /* From here on not cleared for the next call: long, and each written before it is read. */
+    struct request_head own_head;
+    struct route_path path;
+    struct grpc_reader request_reader, response_reader;
+    struct limits_conf limits; /* once it is routed */
     struct body body;
     uint64_t tried[STREAM_TRIED_MAX]; /* endpoint ids; the newest overwrite the oldest */
     char last_failure[160]; /* of the attempt before, for the message when nothing is left */
@@ -135,9 +141,10 @@ struct stream {
 #define STREAM_MAGIC 0x6d727473u
 
 /* stream.c */
-/* row: of the fields' :path; NULL: they have none. */
-void stream_start(struct session *session, struct h2_stream *down, const struct path_row *row,
-                  const struct h2_field *fields, size_t n, bool end);
+/* note: of the set that the fields begin with; NULL: none. path: of their :path; NULL: they have
+ * none. */
+void stream_start(struct session *session, struct h2_stream *down, struct request_note *note,
+                  const struct route_path *path, const struct h2_field *fields, size_t n, bool end);
 /* Free a part of the spare streams that a busier time has left. */
 void stream_trim_spares(struct worker *w);
 void stream_set_state(struct stream *s, enum stream_state to);
@@ -170,6 +177,8 @@ void inbound_on_trailers(struct call *c, const struct h2_field *fields, size_t n
 void inbound_half_close(struct stream *s); /* END_STREAM came, all before it was taken */
 /* Everything that decides the route is known. false: the call has ended. */
 bool inbound_route(struct stream *s, const struct route_want *want);
+/* The same when the route was found before, in this snapshot. */
+bool inbound_go(struct stream *s, const struct route *route);
 /* Is the message that r has begun within limits.message_mib? false: the call has ended. what: "a
  * response". */
 bool inbound_check_cap(struct stream *s, const char *what, const struct grpc_reader *r);

@@ -155,6 +155,7 @@ static void worker_apply(struct worker *w, struct snapshot *snap, struct address
 {
     struct snapshot *old = w->snap;
 
+    w->epoch++;
     w->snap = snap;
     address_book_free(w->addresses);
     w->addresses = book;

@@ -45,6 +45,7 @@ struct worker {
     struct balancer *balancer;
     struct local *local;
     bool routes_kserve, routes_tensorflow; /* the snapshot has such models: their paths are known */
+    uint64_t epoch; /* counts snapshots: what was worked out for another is void */
     struct paths paths;
     struct shapes shapes;
     struct pool_conf upstream;
@@ -129,6 +130,11 @@ static inline void worker_unbook_call(struct worker *w, size_t *booked)
 void worker_accept_again(struct worker *w);
 /* A session has ended: a drain may be over. */
 void worker_session_ended(struct worker *w);
+static inline struct paths_rules worker_paths_rules(const struct worker *w)
+{
+    return (struct paths_rules){
+        .local = w->local, .has_kserve = w->routes_kserve, .has_tensorflow = w->routes_tensorflow};
+}
 /* Room for n fields; valid until the next call. */
 struct h2_field *worker_scratch(struct worker *w, size_t n);
 

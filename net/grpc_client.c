@@ -317,7 +317,7 @@ static bool call_try_open(struct grpc_call *c)
     }
     for (size_t i = 0; i < c->n_metadata; i++)
         f[n++] = c->metadata[i];
-    c->stream = pool_open(ch->pool, f, n, false, c);
+    c->stream = pool_open(ch->pool, NULL, f, n, false, c);
     if (c->stream == NULL)
         return false;
     c->flags = (c->flags & ~(unsigned)CF_WAITING) | CF_OPEN;

@@ -180,15 +180,18 @@ static void pool_grow(struct pool *p)
         pool_dial(p);
 }
 
-struct h2_stream *pool_open(struct pool *p, const struct h2_field *fields, size_t n, bool end,
-                            void *stream_user)
+struct h2_stream *pool_open(struct pool *p, struct h2_set *set, const struct h2_field *fields,
+                            size_t n, bool end, void *stream_user)
 {
     struct pconn *pc = p->draining ? NULL : pool_least_loaded(p);
-    struct h2_stream *s;
+    struct h2_stream *s = NULL;
 
     if (p->draining)
         return NULL;
-    s = pc != NULL ? h2_open(conn_h2(pc->conn), fields, n, end, stream_user) : NULL;
+    if (pc != NULL && set != NULL)
+        s = h2_open_set(conn_h2(pc->conn), set, fields, n, end, stream_user);
+    else if (pc != NULL)
+        s = h2_open(conn_h2(pc->conn), fields, n, end, stream_user);
     pool_grow(p);
     return s;
 }

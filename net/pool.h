@@ -57,10 +57,11 @@ struct pool *pool_new(struct loop *l, const struct net_addr *addr, const struct 
                       const struct pool_ops *ops, void *user);
 struct pool *pool_free(struct pool *p);
 
-/* Open a stream on the least loaded connection that has room, or NULL: "not now" (and a connection
- * is being dialled if the limits allow). Then pool_wait, or try elsewhere. */
-struct h2_stream *pool_open(struct pool *p, const struct h2_field *fields, size_t n, bool end,
-                            void *stream_user);
+/* set: what the request begins with; NULL: fields are all. Open a stream on the least loaded
+ * connection that has room, or NULL: "not now" (and a connection is being dialled if the limits
+ * allow). Then pool_wait, or try elsewhere. */
+struct h2_stream *pool_open(struct pool *p, struct h2_set *set, const struct h2_field *fields,
+                            size_t n, bool end, void *stream_user);
 bool pool_can_open(const struct pool *p);
 
 /* Woken once: ok: pool_open will succeed if called now; false: the pool went down (why: last

@@ -126,7 +126,7 @@ static bool open_one(void)
 {
     struct h2_stream **slot = &fx->streams[fx->n_streams];
 
-    *slot = pool_open(fx->pool, fields, ARRAY_LEN(fields), true, slot);
+    *slot = pool_open(fx->pool, NULL, fields, ARRAY_LEN(fields), true, slot);
     fx->n_streams += *slot != NULL;
     return *slot != NULL;
 }

@@ -73,7 +73,7 @@ static void wrong_requests_are_told_apart(void **state)
     assert_int_equal(fault_with(state, "grpc-timeout", "1M"), REQUEST_OK);
 }
 
-static const struct request_edits as_it_is = {.scheme = "http"};
+static const struct request_edits as_it_is = {.https = false};
 
 static bool has(const struct h2_field *f, size_t n, const char *name, const char *value)
 {
@@ -115,7 +115,7 @@ static void our_timeout_and_attempt_count_replace_the_client_s_and_no_length_is_
     void **state)
 {
     const struct request_edits edits = {
-        .scheme = "https", .timeout = "299998u", .previous_attempts = "2"};
+        .https = true, .timeout = "299998u", .previous_attempts = "2"};
     struct h2_field f[16], out[16 + REQUEST_EXTRA_FIELDS];
     struct request_head head;
     size_t n = grpc_core_fields(f), m;
