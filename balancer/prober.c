@@ -25,6 +25,8 @@ struct site {
     struct list node; /* prober.sites */
     struct prober *prober;
     char *address;
+    struct tls_ctx *tls;
+    char *key; /* of both */
     struct net_addr addr;
     bool addr_is_known;
     struct grpc_channel *channel; /* NULL: closed */
@@ -61,7 +63,7 @@ struct prober {
     void *arg;
     struct rng rng;
     struct map by_key;     /* -> struct probe */
-    struct map by_address; /* -> struct site */
+    struct map by_address; /* and TLS settings -> struct site */
     struct list probes, sites;
     uint64_t mark;
 };
@@ -90,9 +92,10 @@ static void close_channel(struct timer *t)
     s->channel = grpc_channel_free(s->channel);
     if (s->n_probes > 0)
         return;
-    map_del(&s->prober->by_address, s->address, strlen(s->address));
+    map_del(&s->prober->by_address, s->key, strlen(s->key));
     list_remove(&s->node);
     free(s->address);
+    free(s->key);
     free(s);
 }
 
@@ -101,18 +104,23 @@ static void close_later(struct site *s)
     timer_start(s->prober->loop, &s->closer, s->prober->loop->now_us);
 }
 
-static struct site *take_site(struct prober *p, const char *address)
+static struct site *take_site(struct prober *p, const char *address, struct tls_ctx *tls)
 {
-    struct site *s = map_get(&p->by_address, address, strlen(address));
+    char *key = xasprintf("%s\n%p", address, (void *)tls);
+    struct site *s = map_get(&p->by_address, key, strlen(key));
 
     if (s == NULL) {
         s = xcalloc(1, sizeof(*s));
         s->prober = p;
         s->address = xstrdup(address);
+        s->tls = tls;
+        s->key = key;
         s->closer.fire = close_channel;
         list_push_back(&p->sites, &s->node);
-        map_set(&p->by_address, address, strlen(address), s);
+        map_set(&p->by_address, key, strlen(key), s);
+        key = NULL;
     }
+    free(key);
     s->n_probes++;
     return s;
 }
@@ -133,7 +141,7 @@ static bool open_channel(struct site *s, struct err *err)
     c.pool.min_conns = 0;
     c.pool.max_conns = 1;
     c.pool.seed = rng_next(&s->prober->rng);
-    c.pool.conn.tls = conf->tls;
+    c.pool.conn.tls = s->tls;
     c.pool.conn.connect_timeout_us = conf->timeout_us;
     c.pool.conn.ping_after_us = 0;
     c.user_agent = "penstock-probe";
@@ -311,7 +319,7 @@ static void add_probe(struct prober *p, const struct probe_target *t, char *key)
     struct probe *const b = xcalloc(1, sizeof(*b));
 
     b->prober = p;
-    b->site = take_site(p, t->address);
+    b->site = take_site(p, t->address, t->tls);
     b->target = *t;
     b->target.address = xstrdup(t->address);
     b->target.model = xstrdup(t->model);
@@ -362,6 +370,10 @@ void prober_set(struct prober *p, const struct probe_target *targets, size_t n)
             b->target.dialect = targets[i].dialect;
             if (!b->asking)
                 b->question = question_first(&b->target);
+        }
+        if (b != NULL && b->target.tls != targets[i].tls) { /* nothing said before counts */
+            remove_probe(b);
+            b = NULL;
         }
         if (b == NULL) {
             add_probe(p, &targets[i], key);

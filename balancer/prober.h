@@ -39,6 +39,7 @@ struct probe_target {
     const char *version; /* "": the server's default */
     enum model_protocol protocol;
     enum model_dialect dialect;
+    struct tls_ctx *tls; /* NULL: cleartext; stays as long as the prober */
 };
 
 struct prober_conf {
@@ -49,7 +50,6 @@ struct prober_conf {
     uint32_t fall;             /* failures in a row that make READY -> UNHEALTHY */
     uint32_t rise;             /* successes in a row that make it READY */
     uint64_t seed;
-    struct tls_ctx *tls; /* NULL: cleartext */
 };
 void prober_conf_default(struct prober_conf *c); /* 1 s, 100 ms, 60 s, 1 s, 3, 1 */
 

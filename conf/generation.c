@@ -293,8 +293,17 @@ struct generation *generation_load_dir(const char *dir, struct conf_problems *pr
 /* No file, so no limits that would change what passes: a relay is transparent. The rest are the
  * defaults of the tables. */
 struct generation *generation_for_relay(const char *const *addresses, size_t n,
-                                        enum model_policy policy, struct conf_problems *problems)
+                                        enum model_policy policy,
+                                        const struct upstream_tls_conf *tls,
+                                        struct conf_problems *problems)
 {
+    static const struct upstream_tls_conf none = {
+        .mode = UPSTREAM_TLS_OFF, .ca = "", .cert = "", .key = "", .name = ""};
+    static const char *const modes[] = {
+        [UPSTREAM_TLS_OFF] = "off",
+        [UPSTREAM_TLS_VERIFY] = "verify",
+        [UPSTREAM_TLS_NO_VERIFY] = "no_verify",
+    };
     static const char *const policies[] = {
         [POLICY_P2C] = "p2c",
         [POLICY_LEAST_INFLIGHT] = "least_inflight",
@@ -303,6 +312,8 @@ struct generation *generation_for_relay(const char *const *addresses, size_t n,
     json_t *const endpoints = json_array();
     const size_t before = problems->n;
     struct generation *g = NULL;
+
+    tls = tls != NULL ? tls : &none;
 
     /* Checked here for messages that name the flag; the model's file is made up. */
     for (size_t i = 0; i < n; i++) {
@@ -315,10 +326,11 @@ struct generation *generation_for_relay(const char *const *addresses, size_t n,
         else
             json_array_append_new(endpoints, json_string(addresses[i]));
     }
-    json_t *const tree =
-        json_pack("{s:{s:{s:s,s:s,s:s,s:[s],s:o,s:{s:i}}}}", "models", "relay.json", "model",
-                  "relay", "protocol", "grpc", "policy", policies[policy], "services", "*",
-                  "endpoints", endpoints, "limits", "message_mib", 0);
+    json_t *const tree = json_pack(
+        "{s:{s:{s:s,s:s,s:s,s:[s],s:o,s:{s:i},s:{s:s,s:s,s:s,s:s,s:s}}}}", "models", "relay.json",
+        "model", "relay", "protocol", "grpc", "policy", policies[policy], "services", "*",
+        "endpoints", endpoints, "limits", "message_mib", 0, "tls", "mode", modes[tls->mode], "ca",
+        tls->ca, "cert", tls->cert, "key", tls->key, "name", tls->name);
 
     check(tree != NULL);
     if (problems->n == before)

@@ -65,9 +65,11 @@ struct generation *generation_load_dir(const char *dir, struct conf_problems *pr
  */
 struct generation *generation_load_text(const char *json, size_t len,
                                         struct conf_problems *problems);
-/* One catch-all gRPC model over these addresses: `penstock relay`. */
+/* One catch-all gRPC model over these addresses: `penstock relay`. tls: NULL: cleartext. */
 struct generation *generation_for_relay(const char *const *addresses, size_t n,
-                                        enum model_policy policy, struct conf_problems *problems);
+                                        enum model_policy policy,
+                                        const struct upstream_tls_conf *tls,
+                                        struct conf_problems *problems);
 
 struct generation *generation_ref(struct generation *g);
 void generation_unref(struct generation *g);

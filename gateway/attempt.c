@@ -261,7 +261,7 @@ static void attempt_open(struct stream *s)
         snprintf(previous, sizeof(previous), "%u", s->n_counted);
 
     const struct request_edits edits = {
-        .https = s->worker->upstream.conn.tls != NULL,
+        .https = pool_has_tls(pool),
         .timeout = s->deadline_us != 0 ? timeout : NULL,
         .previous_attempts = s->n_counted > 0 ? previous : NULL,
     };

@@ -218,13 +218,14 @@ struct tls_ctx *certs_upstream(struct certs *c, const struct upstream_tls_conf *
         .key_file = none_if_empty(u->key),
         .ca_file = none_if_empty(u->ca),
         .no_verify = u->mode == UPSTREAM_TLS_NO_VERIFY,
+        .peer_name = none_if_empty(u->name),
     };
     struct certs_entry *e;
     struct buf key;
 
     check(u->mode != UPSTREAM_TLS_OFF);
     buf_init(&key, 65536);
-    buf_printf(&key, "%d\n%s\n%s\n%s", u->mode, u->ca, u->cert, u->key);
+    buf_printf(&key, "%d\n%s\n%s\n%s\n%s", u->mode, u->ca, u->cert, u->key, u->name);
     list_each (&c->entries, it) {
         e = list_entry(it, struct certs_entry, node);
         if (e->key != NULL && strcmp(e->key, buf_cstr(&key)) == 0) {
@@ -237,6 +238,21 @@ struct tls_ctx *certs_upstream(struct certs *c, const struct upstream_tls_conf *
     if (e == NULL)
         err_prefix(err, "TLS to replicas");
     return e != NULL ? e->ctx : NULL;
+}
+
+bool certs_of_model(struct certs *c, const struct model_conf *m, struct tls_ctx **ret_tls)
+{
+    struct err err = {0};
+    char quoted[600];
+
+    *ret_tls = NULL;
+    if (m->tls.mode == UPSTREAM_TLS_OFF)
+        return true;
+    *ret_tls = certs_upstream(c, &m->tls, &err);
+    if (*ret_tls == NULL)
+        log_error("upstream_tls", "model=%s msg=%s", m->name,
+                  log_quote(quoted, sizeof(quoted), err.text));
+    return *ret_tls != NULL;
 }
 
 /* ---- metrics ---- */

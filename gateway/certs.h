@@ -33,6 +33,10 @@ struct tls_ctx *certs_listener(const struct certs *c, size_t i);
 struct tls_ctx *certs_upstream(struct certs *c, const struct upstream_tls_conf *conf,
                                struct err *err);
 
+/* What a model's endpoints are reached with; NULL: cleartext. false: its TLS settings can't be
+ * used, which is logged: nothing may go there. */
+bool certs_of_model(struct certs *c, const struct model_conf *m, struct tls_ctx **ret_tls);
+
 void certs_reload(struct certs *c); /* what has changed, without waiting for a second look */
 void certs_write_metrics(const struct certs *c, struct buf *b);
 

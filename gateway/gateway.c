@@ -27,7 +27,6 @@ struct gateway {
     struct worker *workers;
     uint32_t n_workers;
     struct net_addr *addresses; /* [process->n_listeners] */
-    struct tls_ctx *upstream_tls;
     struct snapshot *snap;
     struct map resolved; /* address text -> struct net_addr *, for as long as the process runs */
     struct book *book;   /* what the reports add up to */
@@ -118,6 +117,10 @@ static struct address_book *gateway_make_book(struct gateway *g, const struct sn
     struct address_book *book = address_book_new();
 
     for (size_t m = 0; m < snap->n_models; m++) {
+        struct tls_ctx *tls;
+
+        if (!certs_of_model(g->conf.certs, snap->models[m].conf, &tls))
+            continue;
         for (size_t v = 0; v < snap->models[m].n_versions; v++) {
             const struct snap_version *version = &snap->models[m].versions[v];
 
@@ -132,6 +135,8 @@ static struct address_book *gateway_make_book(struct gateway *g, const struct sn
 
                 *copy = *addr;
                 map_set(&book->by_text, text, strlen(text), copy);
+                if (tls != NULL)
+                    map_set(&book->tls, text, strlen(text), tls);
             }
         }
     }
@@ -229,19 +234,6 @@ uint32_t gateway_n_workers(const struct gateway *g)
     return g->n_workers;
 }
 
-static int gateway_init_tls(struct gateway *g, struct err *err)
-{
-    const struct upstream_tls_conf upstream = {
-        .mode = UPSTREAM_TLS_VERIFY, .ca = "", .cert = "", .key = "", .name = ""};
-
-    if (g->conf.upstream_tls) {
-        g->upstream_tls = certs_upstream(g->conf.certs, &upstream, err);
-        if (g->upstream_tls == NULL)
-            return err->code;
-    }
-    return 0;
-}
-
 static int gateway_init_addresses(struct gateway *g, struct err *err)
 {
     const struct process_conf *p = g->conf.process;
@@ -272,7 +264,6 @@ static int gateway_init_workers(struct gateway *g, struct err *err)
             .process = p,
             .engine = engine,
             .certs = g->conf.certs,
-            .upstream_tls = g->upstream_tls,
             .addresses = g->addresses,
             .first = i == 0 ? NULL : &g->workers[0],
             .snap = g->snap,
@@ -321,9 +312,7 @@ struct gateway *gateway_start(const struct gateway_conf *conf, struct snapshot *
     map_init(&g->resolved);
     g->book = book_new(g->n_workers);
 
-    r = gateway_init_tls(g, err);
-    if (r == 0)
-        r = gateway_init_addresses(g, err);
+    r = gateway_init_addresses(g, err);
     if (r == 0)
         r = gateway_init_workers(g, err);
     if (r < 0)

@@ -26,7 +26,6 @@ struct gateway_conf {
     gateway_report_fn on_report; /* NULL: nobody listens */
     void *report_arg;
     struct certs *certs; /* with the listeners of process; stays as long as the gateway */
-    bool upstream_tls;   /* relay --to-tls */
 };
 
 struct gateway *gateway_start(const struct gateway_conf *conf, struct snapshot *first,

@@ -25,6 +25,7 @@ struct address_book *address_book_new(void)
     struct address_book *b = xcalloc(1, sizeof(*b));
 
     map_init(&b->by_text);
+    map_init(&b->tls);
     return b;
 }
 
@@ -41,6 +42,7 @@ struct address_book *address_book_free(struct address_book *b)
     if (b != NULL) {
         map_each(&b->by_text, address_free_one, NULL);
         map_fini(&b->by_text);
+        map_fini(&b->tls);
         free(b);
     }
     return NULL;
@@ -61,7 +63,10 @@ static void hook_endpoint_added(void *arg, struct endpoint *ep)
         return;
     }
     ops.h2 = upstream_events;
-    ep->pool = pool_new(&w->loop, addr, &w->upstream, &ops, ep);
+    struct pool_conf conf = w->upstream;
+
+    conf.conn.tls = map_get(&w->addresses->tls, ep->address, strlen(ep->address));
+    ep->pool = pool_new(&w->loop, addr, &conf, &ops, ep);
 }
 
 /* It was dialled in vain while it started: not the rest of that back-off, now. */
@@ -150,6 +155,15 @@ static const struct balancer_hooks worker_hooks = {
 
 /* --- snapshots --- */
 
+/* A model's TLS settings may have changed under an endpoint that stays. */
+static void worker_set_tls(void *arg, const struct endpoint *ep)
+{
+    const struct worker *const w = arg;
+
+    if (ep->pool != NULL)
+        pool_set_tls(ep->pool, map_get(&w->addresses->tls, ep->address, strlen(ep->address)));
+}
+
 /* Owns snap's reference and book from here. */
 static void worker_apply(struct worker *w, struct snapshot *snap, struct address_book *book)
 {
@@ -164,6 +178,7 @@ static void worker_apply(struct worker *w, struct snapshot *snap, struct address
         w->routes_kserve |= snap->models[i].conf->protocol == PROTOCOL_KSERVE;
         w->routes_tensorflow |= snap->models[i].conf->protocol == PROTOCOL_TENSORFLOW;
     }
+    balancer_each_endpoint(w->balancer, worker_set_tls, w);
     balancer_apply(w->balancer, snap, w->loop.now_us);
     local_apply(w->local, snap);
     paths_reset(&w->paths);
@@ -388,7 +403,6 @@ int worker_init(struct worker *w, const struct worker_conf *conf, struct err *er
     w->memory_bytes = conf->process->memory_mib * MIB;
     pool_conf_default(&w->upstream);
     w->upstream.conn.engine = conf->engine;
-    w->upstream.conn.tls = conf->upstream_tls;
     w->upstream.seed = seed;
     w->balancer = balancer_new(conf->n_workers, seed, &worker_hooks, w);
     w->local = local_new();

@@ -29,6 +29,7 @@ struct listener;
 /* Addresses of replicas by their text, resolved on the control thread. Immutable. */
 struct address_book {
     struct map by_text; /* struct net_addr * */
+    struct map tls;     /* struct tls_ctx *, the gateway's; not there: cleartext */
 };
 
 struct worker {
@@ -86,7 +87,6 @@ struct worker_conf {
     const struct process_conf *process;
     const struct h2_engine *engine;
     const struct certs *certs;        /* NULL: all listeners are cleartext */
-    struct tls_ctx *upstream_tls;     /* NULL: cleartext */
     const struct net_addr *addresses; /* [process->n_listeners]; port 0 only for worker 0 */
     const struct worker *first;       /* worker 0, initialised; NULL: this is it */
     struct snapshot *snap;            /* a reference is taken */

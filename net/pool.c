@@ -201,6 +201,11 @@ bool pool_can_open(const struct pool *p)
     return !p->draining && pool_least_loaded(p) != NULL;
 }
 
+bool pool_has_tls(const struct pool *p)
+{
+    return p->conf.conn.tls != NULL;
+}
+
 void pool_wait(struct pool *p, struct pool_waiter *w)
 {
     check(!list_is_linked(&w->node));
@@ -316,6 +321,21 @@ static void pconn_retire(struct pconn *pc)
     }
     if (pc->pool != NULL)
         pconn_check_retired(pc);
+}
+
+void pool_set_tls(struct pool *p, struct tls_ctx *tls)
+{
+    if (p->conf.conn.tls == tls)
+        return;
+    p->conf.conn.tls = tls;
+    list_each (&p->conns, it) {
+        struct pconn *const pc = list_entry(it, struct pconn, node);
+
+        if (pc->state == PCONN_READY)
+            pconn_retire(pc);
+        else if (pc->state == PCONN_DIALLING)
+            conn_close(pc->conn, "other TLS settings");
+    }
 }
 
 static void pc_goaway(void *user, uint32_t last_stream_id, uint32_t code, const uint8_t *debug,

@@ -81,6 +81,11 @@ uint32_t pool_n_streams(const struct pool *p);
 uint32_t pool_n_conns(const struct pool *p); /* dialling, ready and draining ones */
 const struct net_addr *pool_addr(const struct pool *p);
 
+/* Other TLS settings from now on (NULL: cleartext): connections that are there take no new stream
+ * and close when theirs have ended. */
+void pool_set_tls(struct pool *p, struct tls_ctx *tls);
+bool pool_has_tls(const struct pool *p);
+
 /* Dial now although nobody needs a stream yet (a probe wants to know). Also ends a back-off. */
 void pool_warm(struct pool *p);
 /* Who answers there was not there before (a replica became ready): forget the failed dials, dial

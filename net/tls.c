@@ -30,7 +30,7 @@ struct tls {
     uint64_t late_since_us;
     char *peer_name; /* NULL: not asked yet */
     const void *identity;
-    const char *refusal; /* of the peer's certificate, by our own rules; a literal */
+    const char *refusal; /* by our own rules, in the handshake; a literal */
 };
 
 /* ---- our own BIO: no copy on the way in, the one copy that a BIO needs on the way out ---- */
@@ -159,6 +159,8 @@ struct tls *tls_new(struct tls_ctx *ctx, const char *host, struct outq *out)
         SSL_set_accept_state(t->ssl);
     } else {
         SSL_set_connect_state(t->ssl);
+        if (ctx->conf.peer_name != NULL)
+            host = ctx->conf.peer_name;
         if (host != NULL && host[0] != '\0')
             expect_host(t->ssl, host);
     }
@@ -201,6 +203,10 @@ static int handshake_fault(struct tls *t, struct err *err)
         ERR_clear_error();
         return err_set(err, -EPROTO, "TLS: the handshake is over the limit of %u KiB",
                        TLS_HANDSHAKE_BYTES / 1024);
+    }
+    if (verify == X509_V_OK && t->refusal != NULL) {
+        ERR_clear_error();
+        return err_set(err, -EPROTO, "TLS: %s", t->refusal);
     }
     if (verify == X509_V_OK)
         return tls_ssl_fault(err, -EPROTO, "TLS handshake");

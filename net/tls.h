@@ -55,7 +55,9 @@ struct tls_conf {
                              these; NULL: the system's */
     bool client_optional; /* server with ca_file: clients that show none are let in, too */
     bool only_tls13;
-    bool no_verify; /* client: take any certificate */
+    bool no_verify;        /* client: take any certificate */
+    const char *peer_name; /* client: the name or address that certificates must show; NULL: what
+                              tls_new is given */
     /* Server with ca_file: SAN -> whatever tls_identity shall say; stays as long as the context.
      * must_be_known: clients without such a SAN are refused. */
     const struct map *identities;

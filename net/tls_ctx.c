@@ -237,6 +237,7 @@ static int on_hello(SSL *ssl, int *alert, void *arg)
     if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_application_layer_protocol_negotiation, &ext,
                                   &len) == 1)
         return SSL_CLIENT_HELLO_SUCCESS;
+    tls_note_refusal(ssl, "the client offers no ALPN; it must offer \"h2\"");
     *alert = SSL_AD_NO_APPLICATION_PROTOCOL;
     return SSL_CLIENT_HELLO_ERROR;
 }
@@ -499,6 +500,7 @@ static void conf_copy(struct tls_ctx *ctx, const struct tls_conf *conf)
     ctx->conf.key_file = copy(conf->key_file);
     ctx->conf.ca_file = copy(conf->ca_file);
     ctx->conf.name = copy(conf->name);
+    ctx->conf.peer_name = copy(conf->peer_name);
     ctx->pairs = xcalloc(conf->n_pairs + 1, sizeof(*ctx->pairs));
     for (size_t i = 0; i < conf->n_pairs; i++)
         ctx->pairs[i] =
@@ -512,6 +514,7 @@ static void conf_free(struct tls_ctx *ctx)
     free((char *)ctx->conf.key_file);
     free((char *)ctx->conf.ca_file);
     free((char *)ctx->conf.name);
+    free((char *)ctx->conf.peer_name);
     for (size_t i = 0; i < ctx->conf.n_pairs; i++) {
         free((char *)ctx->pairs[i].cert_file);
         free((char *)ctx->pairs[i].key_file);

@@ -49,7 +49,7 @@ void tls_files_unref(struct tls_files *f);
 /* --- net/tls.c --- */
 
 BIO_METHOD *tls_bio_method_new(void);
-/* Why the peer's certificate was refused, for the message. why: a literal. */
+/* Why our own rules end the handshake, for the message. why: a literal. */
 void tls_note_refusal(SSL *ssl, const char *why);
 
 /* --- net/tls_ctx.c --- */

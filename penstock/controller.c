@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "conf/edit.h"
+#include "gateway/certs.h"
 #include "gateway/stats.h"
 #include "penstock/controller_state.h"
 #include "proto/penstock.pb-c.h"
@@ -72,7 +73,8 @@ static size_t count_static(const struct generation *g)
 }
 
 static size_t add_static(struct probe_target *to, const struct model_conf *m,
-                         const struct version_conf *v, const char **addresses, size_t n)
+                         const struct version_conf *v, const char **addresses, size_t n,
+                         struct tls_ctx *tls)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = (struct probe_target){
@@ -81,6 +83,7 @@ static size_t add_static(struct probe_target *to, const struct model_conf *m,
             .version = probe_version(v->name),
             .protocol = m->protocol,
             .dialect = m->dialect,
+            .tls = tls,
         };
     return n;
 }
@@ -95,12 +98,15 @@ static void watch(struct controller *c)
     targets = xrealloc(targets, n + count_static(g) + 1, sizeof(*targets));
     for (size_t i = 0; i < g->n_models; i++) {
         const struct model_conf *const m = &g->models[i];
+        struct tls_ctx *tls;
 
+        if (!certs_of_model(c->certs, m, &tls))
+            continue; /* said already; never ready */
         for (size_t v = 0; v < m->n_versions; v++) {
             const struct version_conf *const version = &m->versions[v];
 
-            n += add_static(targets + n, m, version, m->endpoints, m->n_endpoints);
-            n += add_static(targets + n, m, version, version->endpoints, version->n_endpoints);
+            n += add_static(targets + n, m, version, m->endpoints, m->n_endpoints, tls);
+            n += add_static(targets + n, m, version, version->endpoints, version->n_endpoints, tls);
         }
     }
     prober_set(c->prober, targets, n);
@@ -302,7 +308,7 @@ static int make_parts(struct controller *c, const struct process_conf *process, 
     return 0;
 }
 
-int controller_new(struct controller **ret_controller, struct loop *loop,
+int controller_new(struct controller **ret_controller, struct loop *loop, struct certs *certs,
                    const struct process_conf *process, struct conf_problems *problems,
                    struct err *err)
 {
@@ -310,6 +316,7 @@ int controller_new(struct controller **ret_controller, struct loop *loop,
     int r = 0;
 
     c->loop = loop;
+    c->certs = certs;
     c->process = process;
     c->tick.fire = on_tick;
     c->publish.fire = on_publish;

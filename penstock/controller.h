@@ -23,12 +23,13 @@
 #include "penstock/fleet.h"
 #include "penstock/store.h"
 
+struct certs;
 struct controller;
 
 /* The generation in force comes from process->models when that is set (a new one if it differs from
  * the newest in the state folder), else from the state folder, else it is empty. -EINVAL: problems
  * has all that is wrong; other -errno: err. */
-int controller_new(struct controller **ret_controller, struct loop *loop,
+int controller_new(struct controller **ret_controller, struct loop *loop, struct certs *certs,
                    const struct process_conf *process, struct conf_problems *problems,
                    struct err *err);
 /* What the driver still runs is killed. When the loop no longer turns; returns NULL. */

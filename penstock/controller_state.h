@@ -12,6 +12,7 @@
 
 struct controller {
     struct loop *loop;
+    struct certs *certs;
     const struct process_conf *process;
     struct store *store;
     struct driver *driver;

@@ -112,7 +112,6 @@ int front_start(struct front *f, struct snapshot *first, struct err *err)
         .on_report = f->conf.on_report,
         .report_arg = f->conf.arg,
         .certs = f->certs,
-        .upstream_tls = f->conf.upstream_tls,
     };
 
     if (certs_add_listeners(f->certs, p, err) < 0)

@@ -27,9 +27,8 @@
 struct front_conf {
     const char *verb;
     const struct process_conf *process; /* stays as long as the front */
-    bool upstream_tls;
-    gateway_report_fn on_report; /* NULL: nobody listens */
-    void (*on_hup)(void *arg);   /* NULL: SIGHUP does nothing */
+    gateway_report_fn on_report;        /* NULL: nobody listens */
+    void (*on_hup)(void *arg);          /* NULL: SIGHUP does nothing */
     /* A drain begins: stop what would start new work. NULL: nothing. */
     void (*on_drain)(void *arg);
     /* Running calls have ended, or the limit passed: end the rest, then call front_end. NULL: there

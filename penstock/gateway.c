@@ -89,7 +89,7 @@ static int serve(struct gateway_verb *v, struct conf_problems *problems)
     front_init(&v->front,
                &(struct front_conf){
                    .verb = "gateway", .process = &v->process, .on_hup = on_hup, .arg = v});
-    roster_init(&v->roster, &v->front.loop, ROSTER_PROBE_HEALTH, NULL, publish, v);
+    roster_init(&v->roster, &v->front.loop, ROSTER_PROBE_HEALTH, v->front.certs, publish, v);
     if (!load(v, problems)) {
         status = EX_CONFIG;
     } else {

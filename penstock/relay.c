@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/h2.h"
-#include "net/tls.h"
 #include "penstock/args.h"
 #include "penstock/front.h"
+#include "penstock/relay_tls.h"
 #include "penstock/roster.h"
 #include "penstock/verb.h"
 
@@ -18,8 +18,8 @@
 
 struct relay {
     struct args_list listen, to;
-    const char *cert, *key, *client_ca, *policy, *admin, *engine, *log_level, *probe;
-    bool to_tls;
+    struct relay_tls tls;
+    const char *policy, *admin, *engine, *log_level, *probe;
     uint64_t workers, drain_s;
     /* made of it */
     enum model_policy policy_id;
@@ -72,10 +72,6 @@ static int check_options(struct relay *r, const struct args_spec *spec)
 
     if (r->listen.n == 0 || r->to.n == 0)
         return args_usage_error(spec, "--%s is missing", r->listen.n == 0 ? "listen" : "to");
-    if ((r->cert == NULL) != (r->key == NULL))
-        return args_usage_error(spec, "--cert and --key go together");
-    if (r->client_ca != NULL && r->cert == NULL)
-        return args_usage_error(spec, "--client-ca without --cert: only TLS asks for certificates");
     if (!log_level_parse(r->log_level, &level))
         return args_usage_error(spec, "--log-level %s: not one of error, warn, info, debug",
                                 r->log_level);
@@ -84,7 +80,9 @@ static int check_options(struct relay *r, const struct args_spec *spec)
     if (r->engine != NULL && h2_engine_find(r->engine) == NULL)
         return args_usage_error(spec, "--engine %s: not an HTTP/2 engine of this build", r->engine);
     log_set(level, 2);
-    const int bad = find_policy(r, spec);
+    int bad = find_policy(r, spec);
+    if (bad == 0)
+        bad = relay_tls_check(&r->tls, spec);
     return bad != 0 ? bad : split_addresses(r, spec);
 }
 
@@ -95,14 +93,9 @@ static void fill_process(struct relay *r)
     p->n_listeners = r->listen.n;
     p->listeners = arena_alloc(&p->arena, r->listen.n * sizeof(p->listeners[0]));
     check(p->listeners != NULL);
-    for (size_t i = 0; i < r->listen.n; i++) {
-        p->listeners[i] = (struct listener_conf){
-            .address = r->listen.items[i],
-            .cert = r->cert != NULL ? r->cert : "",
-            .key = r->key != NULL ? r->key : "",
-            .client_ca = r->client_ca != NULL ? r->client_ca : "",
-        };
-    }
+    for (size_t i = 0; i < r->listen.n; i++)
+        p->listeners[i] = (struct listener_conf){.address = r->listen.items[i]};
+    relay_tls_fill(&r->tls, p);
     p->admin = r->admin != NULL ? r->admin : "";
     p->workers = (uint32_t)r->workers;
     p->drain_s = (uint32_t)r->drain_s;
@@ -117,15 +110,6 @@ static void publish(void *arg)
 
     gateway_publish(r->front.gateway, s);
     snapshot_unref(s);
-}
-
-/* What the prober needs to reach replicas over TLS; as gateway_start makes its own. */
-static int make_probe_tls(const struct relay *r, struct tls_ctx **ret_tls, struct err *err)
-{
-    *ret_tls = r->to_tls && r->probe_how != ROSTER_PROBE_OFF
-                   ? tls_ctx_new(&(struct tls_conf){.server = false}, err)
-                   : NULL;
-    return err->code;
 }
 
 static int start_and_run(struct relay *r, struct generation *gen, struct err *err)
@@ -144,34 +128,29 @@ static int start_and_run(struct relay *r, struct generation *gen, struct err *er
 
 static int serve(struct relay *r, struct generation *gen)
 {
-    struct tls_ctx *tls = NULL;
     struct err err = {.code = 0};
     int status = EXIT_FAILURE;
 
-    front_init(&r->front,
-               &(struct front_conf){
-                   .verb = "relay", .process = &r->process, .upstream_tls = r->to_tls, .arg = r});
-    if (make_probe_tls(r, &tls, &err) == 0) {
-        roster_init(&r->roster, &r->front.loop, r->probe_how, tls, publish, r);
-        status = start_and_run(r, gen, &err);
-    }
+    front_init(&r->front, &(struct front_conf){.verb = "relay", .process = &r->process, .arg = r});
+    roster_init(&r->roster, &r->front.loop, r->probe_how, r->front.certs, publish, r);
+    status = start_and_run(r, gen, &err);
     if (err.code != 0)
         fprintf(stderr, "penstock relay: %s\n", err.text);
     roster_fini(&r->roster);
     front_fini(&r->front);
-    tls_ctx_unref(tls);
     return status;
 }
 
 static int run(struct relay *r)
 {
+    const struct upstream_tls_conf upstream = relay_tls_upstream(&r->tls);
     struct conf_problems problems;
     int status = EX_USAGE;
 
     fill_process(r);
     conf_problems_init(&problems);
     struct generation *const gen =
-        generation_for_relay(r->addresses, r->n_addresses, r->policy_id, &problems);
+        generation_for_relay(r->addresses, r->n_addresses, r->policy_id, &upstream, &problems);
 
     if (gen != NULL)
         status = serve(r, gen);
@@ -189,11 +168,29 @@ int verb_relay(int argc, char **argv)
     const struct arg options[] = {
         ARG_LIST("listen", "ADDR", &r.listen, "where clients connect; port 0: any free one"),
         ARG_LIST("to", "ADDR[,ADDR...]", &r.to, "the replicas"),
-        ARG_STR("cert", "FILE", &r.cert, "certificate chain (PEM): TLS for clients"),
-        ARG_STR("key", "FILE", &r.key, "its private key"),
-        ARG_STR("client-ca", "FILE", &r.client_ca, "clients must show a certificate of these CAs"),
-        ARG_FLAG("to-tls", &r.to_tls,
-                 "TLS to the replicas; trusts the system's CAs, or $SSL_CERT_FILE"),
+        ARG_LIST("cert", "FILE", &r.tls.cert,
+                 "certificate chain (PEM): TLS for clients; of several the one for the name they "
+                 "ask for"),
+        ARG_LIST("key", "FILE", &r.tls.key, "its private key (PEM)"),
+        ARG_STR("min-tls", "VERSION", &r.tls.min_tls, "1.2 (default) or 1.3"),
+        ARG_STR("client-ca", "FILE", &r.tls.client_ca,
+                "clients show a certificate that these CAs signed"),
+        ARG_STR("client-auth", "WHO", &r.tls.client_auth,
+                "required (default), or optional: those without one come in, too"),
+        ARG_LIST("tenant", "NAME=SAN", &r.tls.tenant,
+                 "a URI or DNS name in certificates, and whose it is"),
+        ARG_FLAG("tenants-only", &r.tls.tenants_only, "refuse whoever is no tenant"),
+        ARG_FLAG(
+            "to-tls", &r.tls.to_tls,
+            "TLS to the replicas, which must be signed by the system's CAs, or $SSL_CERT_FILE"),
+        ARG_STR("to-ca", "FILE", &r.tls.to_ca, "TLS to the replicas; trust these CAs (PEM) alone"),
+        ARG_STR("to-cert", "FILE", &r.tls.to_cert,
+                "our own certificate chain (PEM), for replicas that ask for one"),
+        ARG_STR("to-key", "FILE", &r.tls.to_key, "its private key (PEM)"),
+        ARG_STR("to-name", "NAME", &r.tls.to_name,
+                "the name that their certificates must have; default: the host of --to"),
+        ARG_FLAG("to-no-verify", &r.tls.to_no_verify,
+                 "take any certificate: anybody can stand in for a replica"),
         ARG_UINT("workers", "N", &r.workers, 0, 256, "event loops; default one per core"),
         ARG_STR("policy", "NAME", &r.policy, "p2c (default), least_inflight, round_robin"),
         ARG_STR("probe", "HOW", &r.probe,

@@ -98,13 +98,14 @@ static void log_unready(void *arg, const struct probe_target *t, enum endpoint_s
         log_verdict(t, state, why[0] != '\0' ? why : "no answer yet");
 }
 
-void roster_init(struct roster *r, struct loop *loop, enum roster_probe how, struct tls_ctx *tls,
+void roster_init(struct roster *r, struct loop *loop, enum roster_probe how, struct certs *certs,
                  void (*on_change)(void *arg), void *arg)
 {
     struct prober_conf conf;
 
     memset(r, 0, sizeof(*r));
     r->loop = loop;
+    r->certs = certs;
     r->only_connect = how == ROSTER_PROBE_CONNECT;
     r->on_change = on_change;
     r->arg = arg;
@@ -112,7 +113,6 @@ void roster_init(struct roster *r, struct loop *loop, enum roster_probe how, str
     if (how == ROSTER_PROBE_OFF)
         return;
     prober_conf_default(&conf);
-    conf.tls = tls;
     conf.seed = clock_wall_us();
     r->prober = prober_new(loop, &conf, on_verdict, r);
 }
@@ -132,8 +132,11 @@ static size_t add_targets(const struct roster *r, struct probe_target *to,
 {
     const char **const lists[] = {m->endpoints, v->endpoints};
     const size_t lengths[] = {m->n_endpoints, v->n_endpoints};
+    struct tls_ctx *tls = NULL;
     size_t n = 0;
 
+    if (!certs_of_model(r->certs, m, &tls))
+        return 0; /* said already; they count as not ready */
     for (size_t l = 0; l < ARRAY_LEN(lists); l++) {
         for (size_t i = 0; i < lengths[l]; i++)
             to[n++] = (struct probe_target){
@@ -142,6 +145,7 @@ static size_t add_targets(const struct roster *r, struct probe_target *to,
                 .version = probe_version(m, v->name),
                 .protocol = m->protocol,
                 .dialect = r->only_connect ? DIALECT_PLAIN : m->dialect,
+                .tls = tls,
             };
     }
     return n;

@@ -14,12 +14,14 @@
 
 #include "balancer/prober.h"
 #include "conf/generation.h"
+#include "gateway/certs.h"
 #include "net/loop.h"
 
 struct roster {
     struct loop *loop;
     struct prober *prober; /* NULL: nobody asks, all are READY */
     bool only_connect;     /* ask for a connection, not for health */
+    struct certs *certs;
     struct generation *generation;
     uint64_t epoch;
     struct timer publish; /* verdicts that come together make one snapshot */
@@ -32,8 +34,8 @@ enum roster_probe { ROSTER_PROBE_HEALTH = 0, ROSTER_PROBE_CONNECT, ROSTER_PROBE_
 bool roster_probe_parse(const char *word, enum roster_probe *ret_how);
 
 /* on_change: a verdict changed after the first roster_snapshot; the caller takes roster_snapshot
- * and publishes it. tls: to the endpoints, NULL: cleartext. */
-void roster_init(struct roster *r, struct loop *loop, enum roster_probe how, struct tls_ctx *tls,
+ * and publishes it. certs: for TLS to the endpoints. */
+void roster_init(struct roster *r, struct loop *loop, enum roster_probe how, struct certs *certs,
                  void (*on_change)(void *arg), void *arg);
 void roster_fini(struct roster *r); /* works on a zeroed roster */
 

@@ -76,7 +76,8 @@ static int start(struct up *up)
     int status = EXIT_SUCCESS;
 
     conf_problems_init(&problems);
-    int r = controller_new(&up->controller, &up->front.loop, &up->process, &problems, &err);
+    int r = controller_new(&up->controller, &up->front.loop, up->front.certs, &up->process,
+                           &problems, &err);
 
     if (r == 0) {
         struct snapshot *const first = controller_first_snapshot(up->controller);

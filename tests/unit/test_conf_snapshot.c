@@ -144,7 +144,8 @@ static void a_relay_takes_every_service_and_changes_nothing(void **state)
     struct conf_problems problems;
 
     conf_problems_init(&problems);
-    struct generation *const g = generation_for_relay(addresses, 2, POLICY_ROUND_ROBIN, &problems);
+    struct generation *const g =
+        generation_for_relay(addresses, 2, POLICY_ROUND_ROBIN, NULL, &problems);
 
     assert_string_equal(buf_cstr(&problems.text), "");
     assert_non_null(g);
@@ -171,7 +172,7 @@ static void a_relay_to_a_bad_address_names_it(void **state)
     struct conf_problems problems;
 
     conf_problems_init(&problems);
-    assert_null(generation_for_relay(addresses, 2, POLICY_P2C, &problems));
+    assert_null(generation_for_relay(addresses, 2, POLICY_P2C, NULL, &problems));
     assert_string_equal(buf_cstr(&problems.text), "--to: \"nonsense\" is not host:port\n");
     conf_problems_fini(&problems);
 }

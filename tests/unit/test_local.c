@@ -378,7 +378,7 @@ static void relay_answers_nothing_itself(void **state)
 
     conf_problems_init(&problems);
     generation_unref(f->g);
-    f->g = generation_for_relay(to, 1, POLICY_P2C, &problems);
+    f->g = generation_for_relay(to, 1, POLICY_P2C, NULL, &problems);
     struct snapshot *const s = snapshot_build(f->g, 99, NULL, 0, NULL, NULL);
     local_apply(f->l, s);
     snapshot_unref(s);

@@ -354,8 +354,8 @@ static void targets_that_stay_keep_their_verdict_and_share_a_connection(void **s
     f->has_model_ready = true;
     start_server(f, "127.0.0.1:0");
     const struct probe_target two[] = {
-        {f->address, "digits", "2", PROTOCOL_KSERVE, DIALECT_AUTO},
-        {f->address, "", "", PROTOCOL_GRPC, DIALECT_PLAIN},
+        {f->address, "digits", "2", PROTOCOL_KSERVE, DIALECT_AUTO, NULL},
+        {f->address, "", "", PROTOCOL_GRPC, DIALECT_PLAIN, NULL},
     };
     loop_refresh(&f->loop);
     prober_set(f->prober, two, 2);
