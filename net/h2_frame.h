@@ -76,8 +76,10 @@ static inline uint8_t *frame_write_u32(uint8_t *p, uint32_t v)
 /* p: FRAME_HEAD_BYTES bytes. The reserved bit is ignored. */
 static inline void frame_read(struct frame *f, const uint8_t *p)
 {
-    f->len = (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
-    f->type = p[3];
+    const uint32_t first = frame_read_u32(p);
+
+    f->len = first >> 8;
+    f->type = (uint8_t)first;
     f->flags = p[4];
     f->id = frame_read_u32(p + 5) & FRAME_MAX_ID;
 }
@@ -86,10 +88,7 @@ static inline void frame_read(struct frame *f, const uint8_t *p)
 static inline uint8_t *frame_write(uint8_t *p, size_t len, enum frame_type type, unsigned flags,
                                    uint32_t id)
 {
-    p[0] = (uint8_t)(len >> 16);
-    p[1] = (uint8_t)(len >> 8);
-    p[2] = (uint8_t)len;
-    p[3] = (uint8_t)type;
+    frame_write_u32(p, (uint32_t)len << 8 | (uint32_t)type);
     p[4] = (uint8_t)flags;
     return frame_write_u32(p + 5, id);
 }

@@ -31,10 +31,16 @@
     16 /* entries; a client calls a handful of methods, a server gives two blocks                  \
         */
 
-/* Which (name, value) pairs this worker has sent: one that comes again is worth a table entry. */
+struct hpack_block; /* fields that wait to be sent */
+
+/* What the encoders of one worker share. */
 struct hpack_seen {
+    /* Which (name, value) pairs were sent: one that comes again is worth a table entry. */
     uint32_t hashes[1024];
+    struct hpack_block *spare; /* by memo; for literals behind a set */
+    unsigned n_spare;
 };
+void hpack_seen_fini(struct hpack_seen *seen); /* works on a zeroed one */
 
 /* ---- decoding ---- */
 
@@ -63,6 +69,9 @@ struct hpack_list {
 
 void hpack_in_init(struct hpack_in *in);
 void hpack_in_fini(struct hpack_in *in);
+/* The set that the whole block is, when it is remembered and no entry was inserted since: what a
+ * peer sends in the long run. NULL: hpack_in_block knows. */
+struct h2_set *hpack_in_routine(const struct hpack_in *in, const uint8_t *p, size_t len);
 /* p: a whole block. limits: max_header_bytes and max_header_fields count. */
 enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
                                  const struct h2_limits *limits, enum message_part part,
@@ -82,8 +91,6 @@ struct hpack_out {
     bool size_changed; /* the next block must begin with a size update */
 };
 
-struct hpack_block; /* fields that wait to be sent */
-
 void hpack_out_init(struct hpack_out *out, struct hpack_seen *seen, struct slab_pool *pool);
 void hpack_out_fini(struct hpack_out *out);
 void hpack_out_set_table(struct hpack_out *out, uint32_t max_bytes); /* the peer's setting */
@@ -93,6 +100,13 @@ struct hpack_block *hpack_out_hold(struct hpack_out *out, const struct h2_field 
 struct hpack_block *hpack_out_hold_set(struct hpack_out *out, struct h2_set *set,
                                        const struct h2_field *extra, size_t n_extra);
 void hpack_block_unref(struct hpack_block *b); /* NULL is fine */
+/* What b is encoded to when that takes no encoding and changes no table: two pieces. */
+struct hpack_ready {
+    const uint8_t *run, *literals;
+    uint32_t run_len, literals_len;
+};
+/* False: hpack_out_encode must do it. Valid until the next hpack_out_encode. */
+bool hpack_out_ready(struct hpack_out *out, struct hpack_block *b, struct hpack_ready *ret);
 /* Encode now: bytes leave in the order of these calls. Returns the bytes, which are valid until the
  * next call: in the memo, in small (of cap bytes), or in *ret_heap, which the caller frees. */
 const uint8_t *hpack_out_encode(struct hpack_out *out, struct hpack_block *b, uint8_t *small,
@@ -109,6 +123,10 @@ struct hpack_repr {
 
 /* Returns its length, 0 when [p, end) holds no whole one. Looks at no table. */
 size_t hpack_repr_read(struct hpack_repr *r, const uint8_t *p, const uint8_t *end);
+
+/* A literal outside the tables with name and value spelled out in clear: *f points into it. Returns
+ * its length, 0 when [p, end) begins with anything else. */
+size_t hpack_plain_literal(struct h2_field *f, const uint8_t *p, const uint8_t *end);
 
 #define HPACK_STATIC_ENTRIES 61u
 

@@ -61,14 +61,13 @@ static struct hpack_memo *find_memo(struct hpack_in *in, const uint8_t *run, siz
     return NULL;
 }
 
-/* The same for a block that is nothing but a run, with no insertion since: the steady state. */
-static struct hpack_memo *find_whole(struct hpack_in *in, const uint8_t *p, size_t len)
+struct h2_set *hpack_in_routine(const struct hpack_in *in, const uint8_t *p, size_t len)
 {
     for (size_t i = 0; i < HPACK_MEMO && in->memo[i] != NULL; i++) {
-        struct hpack_memo *m = in->memo[i];
+        const struct hpack_memo *m = in->memo[i];
 
         if (m->run_len == len && m->n_inserted == in->n_inserted && hpack_same(m->run, p, len))
-            return m;
+            return m->set;
     }
     return NULL;
 }
@@ -104,22 +103,28 @@ struct walk {
     size_t list_bytes;
     size_t n_seen;
     bool over;
+    bool inflated; /* nghttp2 has seen some of the block */
     struct message message;
 };
 
 _Static_assert(sizeof(struct h2_field) <= 32, "the scratch of a block");
 
-static void take_field(struct walk *w, const nghttp2_nv *nv, uint32_t flags)
+/* The place of a field with strings of so many bytes; NULL: over the limits. */
+static struct h2_field *count_field(struct walk *w, size_t bytes)
 {
-    struct h2_field *f;
-
     w->n_seen++;
-    w->list_bytes += nv->namelen + nv->valuelen + 32;
+    w->list_bytes += bytes + 32;
     if (w->list_bytes > w->limits->max_header_bytes || w->n >= w->limits->max_header_fields)
         w->over = true; /* go on, or the table is lost; but keep nothing more */
-    if (w->over)
+    return w->over ? NULL : &w->fields[w->n++];
+}
+
+static void take_field(struct walk *w, const nghttp2_nv *nv, uint32_t flags)
+{
+    struct h2_field *f = count_field(w, nv->namelen + nv->valuelen);
+
+    if (f == NULL)
         return;
-    f = &w->fields[w->n++];
     w->strings -= nv->valuelen;
     memcpy(w->strings, nv->value, nv->valuelen);
     f->value = (const char *)w->strings;
@@ -138,15 +143,36 @@ static bool is_bomb(const struct walk *w)
            w->list_bytes > (size_t)BOMB_FACTOR * w->limits->max_header_bytes;
 }
 
+/* A literal that touches no table and is not compressed stays where it lies: a request id, say.
+ * Returns its length, 0: it is no such thing. */
+static size_t take_plain(struct walk *w, const uint8_t *p, const uint8_t *end)
+{
+    struct h2_field plain, *f;
+    const size_t used = hpack_plain_literal(&plain, p, end);
+
+    if (used == 0)
+        return 0;
+    f = count_field(w, (size_t)plain.name_len + plain.value_len);
+    if (f != NULL) {
+        *f = plain;
+        message_field(&w->message, f);
+    }
+    return used;
+}
+
 /* One field, with the size updates before it. Moves *p on. */
 static enum hpack_result inflate_one(struct walk *w, const uint8_t **p, const uint8_t *end)
 {
+    const size_t plain = take_plain(w, *p, end);
     struct hpack_repr r = {.kind = HPACK_SIZE};
     const uint8_t *q = *p;
     nghttp2_nv nv;
     ssize_t used;
     int flags = 0;
 
+    *p += plain;
+    if (plain > 0)
+        return is_bomb(w) ? HPACK_BOMB : HPACK_OK;
     /* The inflater would refuse it too, but behind a remembered run it has seen no field yet. */
     if (w->n_seen > 0 && (**p & 0xe0) == 0x20)
         return HPACK_BROKEN; /* RFC 7541 4.2: a size update stands at the beginning of a block */
@@ -161,6 +187,7 @@ static enum hpack_result inflate_one(struct walk *w, const uint8_t **p, const ui
         else if (r.kind == HPACK_SIZE)
             w->in->n_inserted += HPACK_FORGET;
     }
+    w->inflated = true;
     used = nghttp2_hd_inflate_hd2(w->in->inflater, &nv, &flags, *p, (size_t)(end - *p), 1);
     if (used < 0)
         return HPACK_BROKEN;
@@ -176,6 +203,8 @@ static enum hpack_result end_block(struct walk *w)
     int flags = 0;
     nghttp2_nv nv;
 
+    if (!w->inflated)
+        return w->over ? HPACK_OVER : HPACK_OK;
     /* with no bytes left it says whether the block ended between two fields */
     if (nghttp2_hd_inflate_hd2(w->in->inflater, &nv, &flags, (const uint8_t *)"", 0, 1) < 0 ||
         (flags & NGHTTP2_HD_INFLATE_FINAL) == 0)
@@ -203,19 +232,14 @@ enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
                                  const struct h2_limits *limits, enum message_part part,
                                  const uint8_t *p, size_t len, struct hpack_list *ret_list)
 {
-    struct hpack_memo *m = find_whole(in, p, len);
     const uint8_t *const end = p + len, *at = p;
     struct walk w = {.in = in, .limits = limits};
     enum hpack_result r = HPACK_OK;
-    size_t run_len = len;
+    uint32_t max_index;
+    const size_t run_len = hpack_run(p, len, HPACK_RUN_STABLE, &max_index);
+    struct hpack_memo *m = find_memo(in, p, run_len, max_index);
 
     ret_list->scratch = NULL;
-    if (m == NULL) {
-        uint32_t max_index;
-
-        run_len = hpack_run(p, len, HPACK_RUN_STABLE, &max_index);
-        m = find_memo(in, p, run_len, max_index);
-    }
     ret_list->set = m != NULL ? m->set : NULL;
     if (m != NULL && run_len == len &&
         set_entry_of(m->set)->list_bytes <= limits->max_header_bytes) {

@@ -13,11 +13,18 @@
 #define RUN_MAX     1024u /* longer ones are not remembered */
 #define NV_MAX      32u   /* fields given to the deflater in one call */
 
+/* Blocks of literals that fit are kept for the next calls. */
+#define SPARE_BYTES 256u
+#define SPARES      1024u
+
 struct hpack_block {
     uint32_t refs;
     uint32_t n;
     const struct h2_field *fields; /* own, or those of set */
     struct hpack_block *memo;      /* an entry whose fields go before these, or NULL */
+    uint8_t *literals;             /* instead of fields, encoded: behind memo; or NULL */
+    uint32_t literals_len;
+    struct hpack_seen *home; /* it goes back there; NULL: to the allocator */
     /* of an entry of the memo: */
     struct h2_set *set;  /* NULL: this is none */
     uint32_t max_index;  /* in bytes */
@@ -102,12 +109,31 @@ static struct hpack_block *block_new(const struct h2_field *fields, size_t n)
 
 void hpack_block_unref(struct hpack_block *b)
 {
+    struct hpack_seen *home;
+
     if (b == NULL || --b->refs > 0)
         return;
+    home = b->home;
     hpack_block_unref(b->memo);
+    if (home != NULL && home->n_spare < SPARES) {
+        b->memo = home->spare;
+        home->spare = b;
+        home->n_spare++;
+        return;
+    }
     h2_set_unref(b->set);
     free(b->bytes);
     free(b);
+}
+
+void hpack_seen_fini(struct hpack_seen *seen)
+{
+    struct hpack_block *b;
+
+    while ((b = seen->spare) != NULL) {
+        seen->spare = b->memo;
+        free(b);
+    }
 }
 
 /* A new entry of the memo. Takes over the caller's reference to set. */
@@ -150,18 +176,57 @@ struct hpack_block *hpack_out_hold(struct hpack_out *out, const struct h2_field 
     return m != NULL ? hold_behind(m, fields + n_run, n - n_run) : hold_behind(NULL, fields, n);
 }
 
+static uint8_t *put_literal(uint8_t *to, const struct h2_field *f, unsigned first);
+
+enum { LITERAL = 0x00, LITERAL_NEVER = 0x10 }; /* RFC 7541 6.2.2, 6.2.3 */
+
+#define LITERAL_EXTRA 16u /* bytes of a literal beside its two strings, at most */
+
+static size_t literal_bound(const struct h2_field *f)
+{
+    return (size_t)f->name_len + f->value_len + LITERAL_EXTRA;
+}
+
+/* An empty block with room for so many bytes of literals. */
+static struct hpack_block *literals_new(struct hpack_seen *home, size_t bytes)
+{
+    struct hpack_block *b = home->spare;
+    const bool fits = sizeof(*b) + bytes <= SPARE_BYTES;
+
+    if (fits && b != NULL) {
+        home->spare = b->memo;
+        home->n_spare--;
+    } else {
+        b = xrealloc(NULL, 1, fits ? SPARE_BYTES : sizeof(*b) + bytes);
+        memset(b, 0, sizeof(*b));
+        b->home = fits ? home : NULL;
+    }
+    b->refs = 1;
+    b->literals = (uint8_t *)(b + 1);
+    return b;
+}
+
 struct hpack_block *hpack_out_hold_set(struct hpack_out *out, struct h2_set *set,
                                        const struct h2_field *extra, size_t n_extra)
 {
-    struct hpack_block *b;
-    size_t i = 0;
+    struct hpack_block *m, *b;
+    size_t i = 0, bytes = 0;
+    uint8_t *to;
 
     while (i < HPACK_MEMO && out->memo[i] != NULL && out->memo[i]->set != set)
         i++;
-    b = i < HPACK_MEMO && out->memo[i] != NULL ? out->memo[i] : memo_new(out, h2_set_ref(set));
-    b = hold_behind(b, extra, n_extra);
+    m = i < HPACK_MEMO && out->memo[i] != NULL ? out->memo[i] : memo_new(out, h2_set_ref(set));
+    m->refs++;
+    if (n_extra == 0)
+        return m;
     for (i = 0; i < n_extra; i++)
-        b->own[i].flags |= H2_FIELD_NO_INDEX;
+        bytes += literal_bound(&extra[i]);
+    b = literals_new(out->seen, bytes);
+    b->memo = m;
+    to = b->literals;
+    for (i = 0; i < n_extra; i++)
+        to = put_literal(to, &extra[i], LITERAL_NEVER);
+    b->literals_len = (uint32_t)(to - b->literals);
     return b;
 }
 
@@ -240,17 +305,23 @@ static uint8_t *put_int(uint8_t *to, uint32_t v, unsigned bits, uint8_t first)
     return to;
 }
 
-/* RFC 7541 6.2.2 and 6.2.3, no Huffman coding: on a local network it costs more than it saves. */
-static void put_literal(struct writer *w, const struct h2_field *f)
+/* RFC 7541 6.2.2 and 6.2.3, no Huffman coding: on a local network it costs more than it saves.
+ * Returns the end; at most literal_bound bytes are written. */
+static uint8_t *put_literal(uint8_t *to, const struct h2_field *f, unsigned first)
 {
-    uint8_t *to = room(w, (size_t)f->name_len + f->value_len + 16);
-
-    *to++ = (f->flags & H2_FIELD_NO_INDEX) != 0 ? 0x10 : 0x00;
+    *to++ = (uint8_t)first;
     to = put_int(to, f->name_len, 7, 0);
     to = (uint8_t *)memcpy(to, f->name, f->name_len) + f->name_len;
     to = put_int(to, f->value_len, 7, 0);
-    to = (uint8_t *)memcpy(to, f->value, f->value_len) + f->value_len;
-    w->len = (size_t)(to - w->p);
+    return (uint8_t *)memcpy(to, f->value, f->value_len) + f->value_len;
+}
+
+static void write_literal(struct writer *w, const struct h2_field *f)
+{
+    const unsigned first = (f->flags & H2_FIELD_NO_INDEX) != 0 ? LITERAL_NEVER : LITERAL;
+    uint8_t *to = room(w, literal_bound(f));
+
+    w->len = (size_t)(put_literal(to, f, first) - w->p);
 }
 
 /* n: <= NV_MAX fields, 0 for a size update alone. */
@@ -312,7 +383,7 @@ static void encode_known(struct hpack_out *out, struct writer *w, const struct h
         if (n_run > 0)
             deflate(out, w, &fields[i], n_run);
         else
-            put_literal(w, &fields[i]);
+            write_literal(w, &fields[i]);
         i += n_run > 0 ? n_run : 1;
     }
 }
@@ -356,14 +427,27 @@ static void encode_fields(struct hpack_out *out, struct writer *w, const struct 
         if (i > 0)
             encode_run(out, w, b->fields, i, sign);
         if (i < b->n)
-            put_literal(w, &b->fields[i++]); /* it ended the run: new or volatile */
+            write_literal(w, &b->fields[i++]); /* it ended the run: new or volatile */
     }
     for (; i < b->n; i++) {
         if (!is_volatile(&b->fields[i]) && was_seen(out->seen, &b->fields[i]))
             deflate(out, w, &b->fields[i], 1);
         else
-            put_literal(w, &b->fields[i]);
+            write_literal(w, &b->fields[i]);
     }
+}
+
+bool hpack_out_ready(struct hpack_out *out, struct hpack_block *b, struct hpack_ready *ret)
+{
+    struct hpack_block *m = b->set != NULL ? b : b->memo;
+
+    if (m == NULL || (m != b && b->literals == NULL) || out->size_changed || !memo_is_right(out, m))
+        return false;
+    *ret = (struct hpack_ready){.run = m->bytes,
+                                .run_len = m->len,
+                                .literals = b->literals,
+                                .literals_len = b->literals_len};
+    return true;
 }
 
 const uint8_t *hpack_out_encode(struct hpack_out *out, struct hpack_block *b, uint8_t *small,
@@ -382,6 +466,10 @@ const uint8_t *hpack_out_encode(struct hpack_out *out, struct hpack_block *b, ui
     }
     if (b->set != NULL) {
         encode_memo(out, &w, b);
+    } else if (b->literals != NULL) {
+        encode_memo(out, &w, b->memo);
+        memcpy(room(&w, b->literals_len), b->literals, b->literals_len);
+        w.len += b->literals_len;
     } else {
         if (b->memo != NULL)
             encode_memo(out, &w, b->memo);

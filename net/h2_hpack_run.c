@@ -64,6 +64,36 @@ size_t hpack_repr_read(struct hpack_repr *r, const uint8_t *p, const uint8_t *en
     return n == 0 ? 0 : used + n;
 }
 
+/* RFC 7541 5.2 without Huffman coding. Returns the bytes used, 0 else. */
+static size_t read_plain(const char **ret, uint32_t *ret_len, const uint8_t *p, const uint8_t *end)
+{
+    size_t n;
+
+    if (p == end || (*p & 0x80) != 0)
+        return 0;
+    n = read_int(ret_len, p, end, 7);
+    if (n == 0 || *ret_len > (size_t)(end - p) - n)
+        return 0;
+    *ret = (const char *)p + n;
+    return n + *ret_len;
+}
+
+size_t hpack_plain_literal(struct h2_field *f, const uint8_t *p, const uint8_t *end)
+{
+    size_t name, value;
+
+    if (p == end || (*p & 0xef) != 0) /* 0x00 or 0x10: RFC 7541 6.2.2, 6.2.3 with a new name */
+        return 0;
+    name = read_plain(&f->name, &f->name_len, p + 1, end);
+    if (name == 0)
+        return 0;
+    value = read_plain(&f->value, &f->value_len, p + 1 + name, end);
+    if (value == 0)
+        return 0;
+    f->flags = H2_FIELD_NO_INDEX;
+    return 1 + name + value;
+}
+
 /* A representation of one byte, RFC 7541 6.1 (127 takes a second byte; 0 is an error). */
 static bool is_indexed(uint8_t b)
 {

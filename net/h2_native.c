@@ -38,7 +38,7 @@ void native_detach(struct native *n, struct nstream *s, uint32_t code, bool by_p
     s->close_code = code;
     list_remove(&s->node);
     list_push_back(&n->gone, &s->node);
-    h2_dirty(&n->base);
+    native_dirty(n);
 }
 
 static void send_goaway(struct native *n, uint32_t last_id, uint32_t code, const char *debug)
@@ -97,6 +97,8 @@ static void native_start(struct h2 *h)
     const bool frame_size = l->max_frame_bytes != 16384;
     uint8_t *to;
 
+    n->recv_window = l->stream_window > 65535 ? l->stream_window : 65535;
+    n->conn_owed_most = l->conn_window / 2;
     n->shared = nstream_shared_get(h->pool);
     hpack_in_init(&n->hpack_in);
     hpack_out_init(&n->hpack_out, &n->shared->seen, h->pool);

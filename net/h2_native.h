@@ -82,8 +82,11 @@ struct native {
     uint32_t goaway_last_id; /* the peer's GOAWAY */
     uint32_t n_empty_data;   /* in a row */
     struct hpack_in hpack_in;
-    uint32_t conn_owed; /* connection credit not given back yet */
-    struct slab *slab;  /* during recv */
+    uint32_t conn_owed;      /* connection credit not given back yet */
+    uint32_t conn_owed_most; /* then it goes back */
+    uint32_t recv_window;    /* of a stream, as the peer may see it */
+    bool told_dirty;         /* on_dirty came, and no flush since */
+    struct slab *slab;       /* during recv */
 
     /* output */
     struct hpack_out hpack_out;
@@ -116,6 +119,15 @@ static inline uint64_t native_now(const struct native *n)
     return n->base.now_us != NULL ? *n->base.now_us : 0;
 }
 
+/* There is output. Tells the user once a flush. */
+static inline void native_dirty(struct native *n)
+{
+    if (n->told_dirty)
+        return;
+    n->told_dirty = true;
+    h2_dirty(&n->base);
+}
+
 /* ---- h2_native.c ---- */
 
 /* The last event, and the end of s. how: what may still come for its id. */
@@ -145,6 +157,8 @@ void native_after_end_recv(struct native *n, struct nstream *s);
 /* ---- h2_native_block.c, h2_native_control.c: frames with their whole payload ---- */
 
 /* Each returns 0, or -EPROTO after a connection error. */
+/* HEADERS that is a whole block, remembered, and breaks no rule. False: nothing was changed. */
+bool native_take_plain_headers(struct native *n, const struct frame *f, const uint8_t *p);
 int native_on_headers(struct native *n, const struct frame *f, const uint8_t *p, size_t len);
 int native_on_continuation(struct native *n, const struct frame *f, const uint8_t *p, size_t len);
 int native_on_priority(struct native *n, const struct frame *f, const uint8_t *p);

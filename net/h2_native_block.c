@@ -73,6 +73,56 @@ static enum message_part part_of(const struct native *n, const struct nstream *s
     return MESSAGE_RESPONSE;
 }
 
+/* The block has been found good: tell the user. Its last frame has END_STREAM: end. */
+static void tell_block(struct native *n, struct nstream *s, enum h2_block kind, struct h2_set *set,
+                       const struct h2_field *fields, size_t n_fields, bool end)
+{
+    if (end)
+        nstream_end_recv(s);
+    s->base.set = set;
+    if (n->base.events.on_headers != NULL)
+        n->base.events.on_headers(n->base.user, &s->base, kind, fields, n_fields, end);
+    if (n->lost)
+        return;
+    s->base.set = NULL;
+    if (end)
+        native_after_end_recv(n, s);
+}
+
+bool native_take_plain_headers(struct native *n, const struct frame *f, const uint8_t *p)
+{
+    static const enum h2_block kinds[] = {
+        [MESSAGE_REQUEST] = H2_REQUEST,
+        [MESSAGE_RESPONSE] = H2_RESPONSE,
+        [MESSAGE_TRAILERS] = H2_TRAILERS,
+    };
+    const bool end = (f->flags & FRAME_END_STREAM) != 0, server = n->base.role == H2_SERVER;
+    struct nstream *s = NULL;
+    enum message_part part;
+    struct h2_set *set;
+
+    if ((f->flags & ~FRAME_END_STREAM) != FRAME_END_HEADERS)
+        return false;
+    if (!server || f->id <= n->last_peer_id)
+        s = nstream_table_find(&n->table, f->id);
+    if (s == NULL ? !server || (f->id & 1) == 0 || f->id <= n->last_peer_id || n->goaway_sent ||
+                        n->base.n_streams >= n->base.limits.max_concurrent_streams
+                  : nstream_recv_ended(s) || s->content_left > 0 || (s->flags & STREAM_HEAD) != 0)
+        return false;
+    part = part_of(n, s);
+    set = hpack_in_routine(&n->hpack_in, p, f->len);
+    if (set == NULL || !h2_set_is_routine(set, part, end))
+        return false;
+    if (s == NULL) {
+        n->last_peer_id = f->id;
+        s = open_request(n, f->id);
+    } else if (part == MESSAGE_RESPONSE) {
+        s->flags |= STREAM_GOT_BLOCK | STREAM_RESPONDED;
+    }
+    tell_block(n, s, kinds[part], set, set->fields, set->n, end);
+    return true;
+}
+
 /* Does the message keep its promise of a length, now that `end` is known? */
 static bool length_is_ok(struct nstream *s, struct message *m, bool end)
 {
@@ -118,16 +168,7 @@ static int deliver_block(struct native *n, uint32_t id, struct hpack_list *list,
     kind = kind_of(s, &list->message);
     if (kind == H2_INFORMATIONAL && ++s->n_info > MAX_INFORMATIONAL)
         return native_stream_broken(n, s, id, H2_ENHANCE_YOUR_CALM);
-    if (end)
-        nstream_end_recv(s);
-    s->base.set = list->set;
-    if (n->base.events.on_headers != NULL)
-        n->base.events.on_headers(n->base.user, &s->base, kind, list->fields, list->n, end);
-    if (n->lost)
-        return 0;
-    s->base.set = NULL;
-    if (end)
-        native_after_end_recv(n, s);
+    tell_block(n, s, kind, list->set, list->fields, list->n, end);
     return 0;
 }
 

@@ -88,6 +88,7 @@ int native_on_settings(struct native *n, const struct frame *f, const uint8_t *p
         if (n->settings_acked)
             return native_fail(n, H2_PROTOCOL_ERROR, "SETTINGS ACK without SETTINGS");
         n->settings_acked = true;
+        n->recv_window = n->base.limits.stream_window;
         return 0;
     }
     if (len / 6 > MAX_SETTINGS)
@@ -151,7 +152,7 @@ int native_on_goaway(struct native *n, const uint8_t *p, size_t len)
                 native_detach(n, s, H2_REFUSED_STREAM, true);
         }
     }
-    h2_dirty(&n->base); /* it may be done */
+    native_dirty(n); /* it may be done */
     return native_pay_frame(n, COST_LIGHT);
 }
 

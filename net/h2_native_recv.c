@@ -126,8 +126,6 @@ static int begin_data(struct native *n)
 {
     const struct frame *f = &n->frame;
     const struct h2_limits *l = &n->base.limits;
-    const uint32_t window =
-        n->settings_acked || l->stream_window > 65535 ? l->stream_window : 65535;
     struct nstream *s = nstream_table_find(&n->table, f->id);
 
     n->in = IN_SKIP;
@@ -135,7 +133,7 @@ static int begin_data(struct native *n)
     if (n->conn_owed + f->len > (l->conn_window > 65535 ? l->conn_window : 65535))
         return native_fail(n, H2_FLOW_CONTROL_ERROR, "DATA over the connection window");
     n->conn_owed += f->len;
-    if (n->conn_owed >= l->conn_window / 2 && n->conn_owed > 0) {
+    if (n->conn_owed >= n->conn_owed_most && n->conn_owed > 0) {
         native_window_update(n, 0, n->conn_owed);
         n->conn_owed = 0;
     }
@@ -153,7 +151,7 @@ static int begin_data(struct native *n)
             return native_fail(n, H2_PROTOCOL_ERROR, "DATA before HEADERS");
         return native_stream_broken(n, s, f->id, H2_PROTOCOL_ERROR);
     }
-    if ((uint64_t)s->recv_used + f->len > window)
+    if ((uint64_t)s->recv_used + f->len > n->recv_window)
         return native_stream_broken(n, s, f->id, H2_FLOW_CONTROL_ERROR);
     s->recv_used += f->len;
     if ((f->flags & FRAME_PADDED) != 0) {
@@ -320,6 +318,53 @@ static size_t take_magic(struct native *n, const uint8_t *p, size_t len, int *re
     return take;
 }
 
+/* ---- the long run ---- */
+
+/* The payload of a DATA frame without padding, here as a whole, where no rule can be broken.
+ * Returns false, and has changed nothing, when begin_data must judge. */
+static bool take_plain_data(struct native *n, const struct frame *f, const uint8_t *p)
+{
+    struct nstream *s = nstream_table_find(&n->table, f->id);
+    const uint32_t owed = n->conn_owed + f->len;
+    const bool end = (f->flags & FRAME_END_STREAM) != 0;
+
+    if (s == NULL || n->base.events.on_data == NULL || f->len == 0 || s->content_left >= 0 ||
+        nstream_recv_ended(s) || owed >= n->conn_owed_most ||
+        (uint64_t)s->recv_used + f->len > n->recv_window ||
+        (n->base.role == H2_CLIENT && (s->flags & STREAM_RESPONDED) == 0))
+        return false;
+    n->conn_owed = owed;
+    n->n_empty_data = 0;
+    s->recv_used += f->len;
+    if (end)
+        nstream_end_recv(s);
+    n->base.events.on_data(n->base.user, &s->base, n->slab, p, f->len, end);
+    if (end)
+        native_after_end_recv(n, s);
+    return true;
+}
+
+/* A frame of the kinds that calls are made of, without padding or priority, here as a whole, where
+ * a frame may begin. Returns the bytes used; 0: the careful way, nothing was changed. */
+static size_t take_plain(struct native *n, const uint8_t *p, size_t len)
+{
+    struct frame f;
+    bool taken;
+
+    if (n->in != IN_HEAD || n->n_head != 0 || len < FRAME_HEAD_BYTES)
+        return 0;
+    frame_read(&f, p);
+    if (f.len > len - FRAME_HEAD_BYTES || f.len > FRAME_PAYLOAD_BYTES || n->block != BLOCK_NONE ||
+        !n->first_frame_seen)
+        return 0;
+    p += FRAME_HEAD_BYTES;
+    if (f.type == FRAME_DATA)
+        taken = (f.flags & FRAME_PADDED) == 0 && take_plain_data(n, &f, p);
+    else
+        taken = f.type == FRAME_HEADERS && native_take_plain_headers(n, &f, p);
+    return taken ? FRAME_HEAD_BYTES + f.len : 0;
+}
+
 /* One step: some bytes of [p, p+len), or none when a frame ends without payload. */
 static size_t take_bytes(struct native *n, const uint8_t *p, size_t len, int *ret_err)
 {
@@ -359,8 +404,11 @@ int native_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, s
     int r = 0;
 
     n->slab = slab;
-    while (r == 0 && !n->lost && !n->failed && (p < end || needs_no_bytes(n)))
-        p += take_bytes(n, p, (size_t)(end - p), &r);
+    while (r == 0 && !n->lost && !n->failed && (p < end || needs_no_bytes(n))) {
+        const size_t plain = take_plain(n, p, (size_t)(end - p));
+
+        p += plain > 0 ? plain : take_bytes(n, p, (size_t)(end - p), &r);
+    }
     n->slab = NULL;
     if (n->failed && !n->lost)
         return err_set(err, -EPROTO, "%s", h->why);

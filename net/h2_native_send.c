@@ -22,7 +22,7 @@ uint8_t *native_control(struct native *n, enum frame_type type, unsigned flags, 
     }
     to = frame_write(n->control + n->n_control, len, type, flags, id);
     n->n_control = (uint32_t)need;
-    h2_dirty(&n->base);
+    native_dirty(n);
     return to;
 }
 
@@ -76,7 +76,7 @@ void native_ready(struct native *n, struct nstream *s)
         }
     }
     list_push_back(&n->ready, &s->node);
-    h2_dirty(&n->base);
+    native_dirty(n);
 }
 
 bool native_has_output(const struct native *n)
@@ -234,6 +234,100 @@ static bool put_data(struct native *n, struct nstream *s, struct outq *out)
     return !end || after_end_sent(n, s, out);
 }
 
+/* ---- all that a stream has, in one piece ---- */
+
+struct whole {
+    struct hpack_ready block, trailers;
+    bool has_block, has_data, has_trailers, end;
+};
+
+static size_t ready_bytes(const struct hpack_ready *r)
+{
+    return FRAME_HEAD_BYTES + r->run_len + r->literals_len;
+}
+
+/* Can all of s leave at once, with blocks that are encoded already and a short payload? */
+static bool is_whole(struct native *n, struct nstream *s, struct whole *w)
+{
+    if (nstream_send_ended(s) || s->n_blocks > 1 || s->queued >= OUTQ_COPY_BELOW ||
+        (s->queued > 0 &&
+         ((int64_t)s->queued > s->send_window || (int64_t)s->queued > n->conn_send)))
+        return false;
+    w->has_block = s->n_blocks == 1;
+    w->has_trailers = s->trailers != NULL;
+    if ((w->has_block && !hpack_out_ready(&n->hpack_out, s->blocks[0], &w->block)) ||
+        (w->has_trailers && !hpack_out_ready(&n->hpack_out, s->trailers, &w->trailers)))
+        return false;
+    w->end = (s->flags & STREAM_END_QUEUED) != 0;
+    w->has_data = s->queued > 0 || (w->end && !w->has_block && !w->has_trailers);
+    return (w->has_block || w->has_data || w->has_trailers) &&
+           (!w->has_block || ready_bytes(&w->block) <= FRAME_PAYLOAD_BYTES / 4) &&
+           (!w->has_trailers || ready_bytes(&w->trailers) <= FRAME_PAYLOAD_BYTES / 4);
+}
+
+static uint8_t *write_block(uint8_t *to, const struct hpack_ready *r, bool end, uint32_t id)
+{
+    to = frame_write(to, r->run_len + r->literals_len, FRAME_HEADERS,
+                     FRAME_END_HEADERS | (end ? FRAME_END_STREAM : 0), id);
+    to = (uint8_t *)memcpy(to, r->run, r->run_len) + r->run_len;
+    if (r->literals_len > 0)
+        to = (uint8_t *)memcpy(to, r->literals, r->literals_len) + r->literals_len;
+    return to;
+}
+
+static uint8_t *write_data(uint8_t *to, struct nstream *s, bool end)
+{
+    to = frame_write(to, s->queued, FRAME_DATA, end ? FRAME_END_STREAM : 0, s->base.id);
+    return nstream_take_all(s, to);
+}
+
+/* s has left as w says: what that means. */
+static void after_whole(struct native *n, struct nstream *s, const struct whole *w, size_t bytes,
+                        struct outq *out)
+{
+    if (w->has_data)
+        budget_pay_data(&n->budget);
+    if (bytes > 0 && n->base.events.on_sent != NULL) {
+        n->base.events.on_sent(n->base.user, &s->base, bytes);
+        if (n->lost || (s->flags & STREAM_GONE) != 0)
+            return;
+    }
+    if (!w->end || after_end_sent(n, s, out))
+        native_ready(n, s); /* an event may have given more */
+}
+
+/* HEADERS, DATA and trailers as one piece of output. Returns false, and has done nothing, when s
+ * must leave frame by frame. */
+static bool put_whole(struct native *n, struct nstream *s, struct outq *out)
+{
+    const size_t bytes = s->queued;
+    struct whole w;
+    uint8_t *to;
+
+    if (!is_whole(n, s, &w))
+        return false;
+    to = outq_put(out, (w.has_block ? ready_bytes(&w.block) : 0) +
+                           (w.has_data ? FRAME_HEAD_BYTES + bytes : 0) +
+                           (w.has_trailers ? ready_bytes(&w.trailers) : 0));
+    if (w.has_block) {
+        to = write_block(to, &w.block, w.end && !w.has_data && !w.has_trailers, s->base.id);
+        s->n_blocks = 0;
+        hpack_block_unref(s->blocks[0]);
+    }
+    if (w.has_data) {
+        to = write_data(to, s, w.end && !w.has_trailers);
+        s->send_window -= (int32_t)bytes;
+        n->conn_send -= (int64_t)bytes;
+    }
+    if (w.has_trailers) {
+        write_block(to, &w.trailers, true, s->base.id);
+        hpack_block_unref(s->trailers);
+        s->trailers = NULL;
+    }
+    after_whole(n, s, &w, bytes, out);
+    return true;
+}
+
 /* s is off the list. One frame of payload at most: then the next stream's turn. */
 static void put_stream(struct native *n, struct nstream *s, struct outq *out)
 {
@@ -242,7 +336,7 @@ static void put_stream(struct native *n, struct nstream *s, struct outq *out)
         n->next_id += 2;
         nstream_table_add(&n->table, s);
     }
-    if (!put_blocks(n, s, out))
+    if (put_whole(n, s, out) || !put_blocks(n, s, out))
         return;
     if (!nstream_send_ended(s) && !put_data(n, s, out))
         return;
@@ -270,6 +364,7 @@ void native_flush(struct h2 *h, struct outq *out, size_t high_water)
 {
     struct native *n = native_of(h);
 
+    n->told_dirty = false;
     deliver_gone(n);
     if (n->lost)
         return;

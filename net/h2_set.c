@@ -215,3 +215,18 @@ const struct message *h2_set_message(struct h2_set *set, enum message_part part)
     }
     return &s->message;
 }
+
+uint8_t h2_set_judge(struct h2_set *set, enum message_part part)
+{
+    struct set_entry *s = set_entry_of(set);
+    struct message m = *h2_set_message(set, part);
+    uint8_t r = SET_JUDGED;
+
+    if (m.content_length < 0 && !message_is_informational(&m) &&
+        message_body_bytes(&m, false) < 0) {
+        r |= message_is_ok(&m, true) ? SET_ENDS : 0;
+        m = *h2_set_message(set, part);
+        r |= message_is_ok(&m, false) ? SET_GOES_ON : 0;
+    }
+    return s->routine[part] = r;
+}

@@ -26,6 +26,15 @@ struct set_entry {
     uint32_t list_bytes;    /* as RFC 9113 6.5.2 counts */
     uint32_t sign;          /* h2_set_sign of its fields */
     struct message message; /* after these fields */
+    uint8_t routine[3];     /* by enum message_part: SET_... */
+};
+
+/* A block of exactly these fields, as part, is well-formed, names no content-length and is no 1xx:
+ * nothing more is to be judged. */
+enum {
+    SET_JUDGED = 1 << 0,  /* the others are known */
+    SET_ENDS = 1 << 1,    /* with END_STREAM */
+    SET_GOES_ON = 1 << 2, /* without */
 };
 
 static inline struct set_entry *set_entry_of(const struct h2_set *s)
@@ -39,6 +48,15 @@ struct h2_set *h2_set_meet(struct slab_pool *pool, const struct h2_field *fields
 /* The check of the set's fields as the beginning of part: the kept answer, or made anew and kept.
  */
 const struct message *h2_set_message(struct h2_set *set, enum message_part part);
+uint8_t h2_set_judge(struct h2_set *set, enum message_part part);
+static inline bool h2_set_is_routine(struct h2_set *set, enum message_part part, bool end)
+{
+    uint8_t r = set_entry_of(set)->routine[part];
+
+    if (r == 0)
+        r = h2_set_judge(set, part);
+    return (r & (end ? SET_ENDS : SET_GOES_ON)) != 0;
+}
 /* Of fields: cheap, says only "maybe". Begin with 0. */
 static inline uint32_t h2_set_sign(uint32_t sign, const struct h2_field *f)
 {

@@ -31,6 +31,7 @@ void nstream_shared_put(struct slab_pool *pool)
         sh->free = s->chain;
         free(s);
     }
+    hpack_seen_fini(&sh->seen);
     free(sh);
     pool->h2_shared = NULL;
 }
@@ -156,6 +157,19 @@ void nstream_push(struct nstream *s, struct slab *owner, const uint8_t *p, size_
 struct nstream_seg *nstream_piece(struct nstream *s, uint32_t i)
 {
     return seg_at(s, i);
+}
+
+uint8_t *nstream_take_all(struct nstream *s, uint8_t *to)
+{
+    for (; s->n_segs > 0; s->n_segs--) {
+        struct nstream_seg *seg = seg_at(s, 0);
+
+        to = (uint8_t *)memcpy(to, seg->p, seg->len) + seg->len;
+        slab_unref(seg->owner);
+        s->seg_head = (s->seg_head + 1) & (s->cap_segs - 1);
+    }
+    s->queued = 0;
+    return to;
 }
 
 void nstream_move(struct nstream *s, struct outq *out, size_t len)

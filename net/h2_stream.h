@@ -83,6 +83,8 @@ bool nstream_send_ended(const struct nstream *s);
 /* Takes over the caller's reference to owner. */
 void nstream_push(struct nstream *s, struct slab *owner, const uint8_t *p, size_t len);
 struct nstream_seg *nstream_piece(struct nstream *s, uint32_t i); /* i < n_segs */
+/* Copy all that is queued to `to`. Returns the byte after it. */
+uint8_t *nstream_take_all(struct nstream *s, uint8_t *to);
 /* Move len bytes, at most queued, to out. */
 void nstream_move(struct nstream *s, struct outq *out, size_t len);
 

@@ -165,7 +165,7 @@ static void coming_blocks_are_what_the_plain_coder_says(void **state)
 
 static void leaving_blocks_decode_to_the_fields(void **state)
 {
-    static struct hpack_seen seen;
+    struct hpack_seen seen = {0};
     struct slab_pool pool;
     struct hpack_in in;
     struct hpack_out out;
@@ -208,6 +208,7 @@ static void leaving_blocks_decode_to_the_fields(void **state)
         hpack_block_unref(held[k]);
     nghttp2_hd_inflate_del(inf);
     hpack_out_fini(&out);
+    hpack_seen_fini(&seen);
     hpack_in_fini(&in);
     slab_pool_fini(&pool);
 }
@@ -277,7 +278,7 @@ static void a_size_update_behind_a_remembered_run_is_refused(void **state)
 /* An entry moves back by one with each insertion, until it is pushed out and comes anew. */
 static void block_outlives_its_entry(void **state)
 {
-    static struct hpack_seen seen;
+    struct hpack_seen seen = {0};
     struct slab_pool pool;
     struct hpack_out out;
     nghttp2_hd_inflater *inf;
@@ -306,6 +307,7 @@ static void block_outlives_its_entry(void **state)
     }
     nghttp2_hd_inflate_del(inf);
     hpack_out_fini(&out);
+    hpack_seen_fini(&seen);
     slab_pool_fini(&pool);
 }
 
@@ -313,7 +315,7 @@ static void block_outlives_its_entry(void **state)
  * changes its size: the plain decoder reads the same fields. */
 static void leaving_header_sets_decode_to_their_fields(void **state)
 {
-    static struct hpack_seen seen;
+    struct hpack_seen seen = {0};
     struct slab_pool pool;
     struct hpack_out out;
     nghttp2_hd_inflater *inf;
@@ -360,6 +362,7 @@ static void leaving_header_sets_decode_to_their_fields(void **state)
         h2_set_unref(sets[k]);
     nghttp2_hd_inflate_del(inf);
     hpack_out_fini(&out);
+    hpack_seen_fini(&seen);
     slab_pool_fini(&pool);
 }
 
@@ -415,7 +418,7 @@ static void header_sets_are_interned_by_their_fields(void **state)
 /* A value that never comes twice must push nothing out of the peer's table. */
 static void unique_values_enter_no_table(void **state)
 {
-    static struct hpack_seen seen;
+    struct hpack_seen seen = {0};
     struct slab_pool pool;
     struct hpack_out out;
     struct rng rng;
@@ -441,6 +444,7 @@ static void unique_values_enter_no_table(void **state)
     }
     assert_int_equal(out.n_dynamic, 1); /* user-agent */
     hpack_out_fini(&out);
+    hpack_seen_fini(&seen);
     slab_pool_fini(&pool);
 }
 
