@@ -71,8 +71,10 @@ static bool turn(struct loop *l)
 {
     loop_refresh(l);
     was_busy = false;
-    if (l->tick_at_us != 0 && l->tick_at_us <= now_us)
-        ev_feed_event(l->ev, &l->tick, EV_TIMER); /* libev's own clock does not move with ours */
+    if (l->tick_at_us != 0 && l->tick_at_us <= now_us) { /* libev's clock does not move with ours */
+        ev_timer_stop(l->ev, &l->tick);
+        ev_feed_event(l->ev, &l->tick, EV_TIMER);
+    }
     ev_run(l->ev, EVRUN_NOWAIT);
     return was_busy || !list_is_empty(&l->dirty) || !list_is_empty(&l->dead) ||
            (l->tick_at_us != 0 && l->tick_at_us <= now_us);
@@ -198,10 +200,11 @@ static struct generation *rig_generation(const struct rig *r)
         "\"limits\":{\"message_mib\":1,\"queue_length\":4,\"deadline_ms\":2000,"
         "\"idempotent\":true,\"attempts\":3,\"replay_kib\":1}},"
         "\"tf.json\":{\"model\":\"tf\",\"protocol\":\"tensorflow\",\"versions\":{"
-        "\"3\":{\"endpoints\":[\"%s\"]}},\"traffic\":{\"3\":10000}},"
+        "\"3\":{\"endpoints\":[\"%s\"]}},\"traffic\":{\"3\":10000},"
+        "\"limits\":{\"deadline_ms\":2000}},"
         "\"any.json\":{\"model\":\"any\",\"protocol\":\"grpc\",\"services\":[\"*\"],\"versions\":{"
         "\"1\":{\"endpoints\":[\"%s\",\"%s\"],\"slots\":8}},"
-        "\"limits\":{\"message_mib\":1,\"queue_length\":8}}}}";
+        "\"limits\":{\"message_mib\":1,\"queue_length\":8,\"deadline_ms\":2000}}}}";
     const char *const a = r->replicas[0].text, *const b = r->replicas[1].text;
     struct conf_problems problems;
     char full[2048];

@@ -102,6 +102,11 @@ static void in_frame(struct wire *w, const struct frame *f)
     case SETTINGS:
         in_settings(w, f);
         break;
+    case RST_STREAM:
+        s = stream_of(w, f->id);
+        if (s != NULL)
+            s->given_up = true;
+        break;
     case PING:
         w->n_pings += (f->flags & ACK) == 0;
         break;

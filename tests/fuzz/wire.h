@@ -27,6 +27,7 @@ struct wire_stream {
     bool opened;  /* by a HEADERS of the peer (server side) or of ours (client side) */
     bool headers; /* final ones left */
     bool ended, reset;
+    bool given_up; /* by the peer: its RST_STREAM */
     bool grpc;
     int status;      /* HTTP; 0: none */
     int grpc_status; /* -1: none */
