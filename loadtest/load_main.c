@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,7 +50,7 @@ struct options {
     const char *ca, *cert, *key, *tls_host;
     double rate, duration_s;
     uint64_t echo_bytes, batch, images, concurrency, threads, connections, streams;
-    uint64_t saturate, warm_up_ms;
+    uint64_t saturate, warm_up_ms, calls_each, hold_ms;
     uint64_t messages_per_stream, calls, deadline_ms, drain_ms, connect_ms, max_in_flight, seed;
     bool tls, insecure, stream, check_accuracy, request_ids, allow_fail, json;
 };
@@ -309,7 +310,7 @@ static void saturate_fields(const struct options *o, const struct load_conf *c,
     size_t n = 0;
 
     fields[n++] = named_field(":method", "POST");
-    fields[n++] = named_field(":scheme", "http");
+    fields[n++] = named_field(":scheme", c->channel.pool.conn.tls != NULL ? "https" : "http");
     fields[n++] = named_field(":path", c->payload->path);
     fields[n++] = named_field(":authority", o->authority != NULL ? o->authority : c->to.text);
     fields[n++] = named_field("te", "trailers");
@@ -324,27 +325,50 @@ static void saturate_fields(const struct options *o, const struct load_conf *c,
     *ret_n = n;
 }
 
+#define CALLS_EACH_US (120 * US_PER_S) /* --calls-each without --duration ends by then */
+
+/* As many connections as the system lets us have. */
+static void raise_open_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 static int saturate(const struct options *o, const struct load_conf *c)
 {
     struct h2_field *fields = xcalloc(SATURATE_FIELDS + c->n_metadata, sizeof(*fields));
     pid_t *pids = xcalloc(o->cpu_of.n + 1, sizeof(*pids));
-    struct saturate_conf conf = {.to = c->to,
-                                 .fields = fields,
-                                 .has_request_ids = o->request_ids,
-                                 .n_connections = (uint32_t)o->connections,
-                                 .n_streams = (uint32_t)o->saturate,
-                                 .max_calls = c->max_calls,
-                                 .duration_us = c->duration_us,
-                                 .warm_up_us = o->calls > 0 ? 0 : o->warm_up_ms * US_PER_MS,
-                                 .pids = pids,
-                                 .n_pids = o->cpu_of.n,
-                                 .stop = &stop_asked};
+    char timeout[GRPC_TIMEOUT_SIZE], host[128] = "";
+    struct saturate_conf conf = {
+        .to = c->to,
+        .fields = fields,
+        .has_request_ids = o->request_ids,
+        .n_connections = (uint32_t)o->connections,
+        .n_streams = (uint32_t)o->saturate,
+        .calls_each = o->calls_each,
+        .hold_us = o->hold_ms * US_PER_MS,
+        .max_calls = o->calls_each > 0 ? o->calls_each * o->connections : c->max_calls,
+        .duration_us = o->calls_each > 0 && o->duration_s <= 0.0 ? CALLS_EACH_US : c->duration_us,
+        .warm_up_us = o->calls > 0 || o->calls_each > 0 ? 0 : o->warm_up_ms * US_PER_MS,
+        .tls = c->channel.pool.conn.tls,
+        .tls_host = host,
+        .pids = pids,
+        .n_pids = o->cpu_of.n,
+        .stop = &stop_asked};
     struct saturate_result result;
-    char timeout[GRPC_TIMEOUT_SIZE];
     struct buf message;
     struct err err = {0};
     int status = 1;
 
+    if (o->tls_host != NULL)
+        snprintf(host, sizeof(host), "%s", o->tls_host);
+    else
+        net_addr_host(&c->to, host, sizeof(host));
+    raise_open_files();
     buf_init(&message, LOAD_MAX_MESSAGE_BYTES + GRPC_PREFIX_BYTES);
     buf_reserve(&message, GRPC_PREFIX_BYTES);
     message.len = GRPC_PREFIX_BYTES;
@@ -353,9 +377,7 @@ static int saturate(const struct options *o, const struct load_conf *c)
     conf.message = message.data;
     conf.message_bytes = message.len;
     saturate_fields(o, c, fields, timeout, &conf.n_fields);
-    if (c->channel.pool.conn.tls != NULL)
-        err_set(&err, -EINVAL, "--saturate: cleartext only");
-    else if (parse_pids(&o->cpu_of, pids, &err) == 0 && saturate_run(&conf, &result, &err) == 0) {
+    if (parse_pids(&o->cpu_of, pids, &err) == 0 && saturate_run(&conf, &result, &err) == 0) {
         saturate_print(&result, &conf, o->json, stdout);
         status = o->allow_fail || saturate_is_good(&result) ? 0 : 1;
     }
@@ -469,7 +491,11 @@ int main(int argc, char **argv)
         {ARG_GROUP, "Saturate: the same call again and again, at about 1 us of our own time", NULL,
          NULL, 0, 0, NULL},
         {ARG_UINT, "saturate", "M", &o.saturate, 1, 10000,
-         "M calls in flight on each of --connections; one thread, cleartext"},
+         "M calls in flight on each of --connections; one thread"},
+        {ARG_UINT, "calls-each", "N", &o.calls_each, 0, 1e9,
+         "N calls on each connection, then none (0: no such limit)"},
+        {ARG_UINT, "hold-ms", "MS", &o.hold_ms, 0, 86400000,
+         "keep the connections open after the last call; says \"holding N connections\""},
         {ARG_UINT, "warm-up-ms", "MS", &o.warm_up_ms, 0, 60000,
          "before what is counted; none with --calls (500)"},
         {ARG_LIST, "cpu-of", "PID", &o.cpu_of, 0, 0,

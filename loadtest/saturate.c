@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -16,14 +17,15 @@
 #include "loadtest/wire.h"
 #include "net/h2_hpack.h"
 
-#define CONNECT_S    5
-#define DRAIN_US     (5 * US_PER_S)
-#define EVENTS       64
-#define REQUEST_ID   "x-request-id"
-#define ID_DIGITS    32u
-#define ID_BYTES     (3 + sizeof(REQUEST_ID) - 1 + ID_DIGITS)
-#define TABLE_SPREAD 4u /* places per open call: ids of long calls are stepped over */
-#define NO_STATUS    UINT32_MAX
+#define CONNECT_S              5
+#define DRAIN_US               (5 * US_PER_S)
+#define EVENTS                 64
+#define REQUEST_ID             "x-request-id"
+#define ID_DIGITS              32u
+#define ID_BYTES               (3 + sizeof(REQUEST_ID) - 1 + ID_DIGITS)
+#define CONNECTIONS_PER_SOURCE 10000u
+#define TABLE_SPREAD           4u /* places per open call: ids of long calls are stepped over */
+#define NO_STATUS              UINT32_MAX
 
 struct call {
     struct list node; /* link.sending, while the request is not out and its window is open */
@@ -32,6 +34,7 @@ struct call {
     int64_t window;
     size_t left; /* of the message */
     size_t got;  /* of the answer's DATA */
+    uint8_t prefix[GRPC_PREFIX_BYTES];
     uint64_t began_us;
 };
 
@@ -42,6 +45,7 @@ struct link {
     struct wire_block block;
     struct call *calls; /* by id / 2, modulo */
     uint32_t mask, n_open, n_streams, next_id;
+    uint64_t n_started;
     struct list sending;
     int64_t window, stream_window; /* the peer's: of the connection, of a new stream */
     bool greeted;                  /* its first SETTINGS came */
@@ -103,6 +107,7 @@ static void link_start_call(struct link *l)
                        .began_us = load->now_us};
     l->next_id += 2;
     l->n_open++;
+    l->n_started++;
     load->n_started++;
     block = wire_block_next(&l->block, &len);
 
@@ -121,7 +126,8 @@ static void link_fill(struct link *l)
     const struct load *load = l->load;
 
     while (l->greeted && !l->leaving && !load->stopping && l->n_open < l->n_streams &&
-           load->n_started < load->conf->max_calls && l->next_id < FRAME_MAX_ID - 2)
+           load->n_started < load->conf->max_calls && l->next_id < FRAME_MAX_ID - 2 &&
+           (load->conf->calls_each == 0 || l->n_started < load->conf->calls_each))
         link_start_call(l);
 }
 
@@ -169,6 +175,13 @@ static void link_end_call(struct link *l, struct call *c)
     l->load->n_ended++;
 }
 
+/* The answer is one message, to its last byte. */
+static bool call_is_whole(const struct call *c)
+{
+    return c->got >= GRPC_PREFIX_BYTES &&
+           c->got - GRPC_PREFIX_BYTES == frame_read_u32(c->prefix + 1);
+}
+
 /* END_STREAM came. status: NO_STATUS: none. */
 static void link_finish_call(struct link *l, struct call *c, uint32_t status)
 {
@@ -178,7 +191,7 @@ static void link_finish_call(struct link *l, struct call *c, uint32_t status)
         r->n_no_status++;
     else if (status != GRPC_OK)
         r->by_status[status < GRPC_N_STATUS ? status : GRPC_UNKNOWN]++;
-    else if (c->got < GRPC_PREFIX_BYTES)
+    else if (!call_is_whole(c))
         r->n_empty++;
     else {
         r->n_ok++;
@@ -242,13 +255,15 @@ static int link_on_headers(struct link *l, const struct frame *f, const uint8_t 
     return 0;
 }
 
-static void link_on_data(struct link *l, const struct frame *f, size_t len)
+static void link_on_data(struct link *l, const struct frame *f, const uint8_t *p, size_t len)
 {
     struct call *c = link_call(l, f->id);
 
     wire_put_window(&l->wire, f->len);
     if (c == NULL)
         return;
+    for (size_t i = 0; i < len && c->got + i < GRPC_PREFIX_BYTES; i++)
+        c->prefix[c->got + i] = p[i];
     c->got += len;
     l->load->result->bytes_received += len;
     if ((f->flags & FRAME_END_STREAM) != 0)
@@ -328,7 +343,7 @@ static int link_on_frame(struct link *l, const struct frame *f, const uint8_t *p
     case FRAME_HEADERS:
         return link_on_headers(l, f, p, len);
     case FRAME_DATA:
-        link_on_data(l, f, len);
+        link_on_data(l, f, p, len);
         return 0;
     case FRAME_RST_STREAM:
         link_on_reset(l, f->id);
@@ -398,9 +413,25 @@ static void link_turn(struct link *l)
         link_lost(l, "GOAWAY");
 }
 
+/* One address has some 28,000 ports for one destination: 127.0.0.0/8 has more of them. */
+static void bind_source(int fd, const struct net_addr *to, uint32_t i)
+{
+    const struct sockaddr_in *dst = (const struct sockaddr_in *)&to->sa;
+    const uint32_t any_loopback = 127u << 24;
+    struct sockaddr_in from = {.sin_family = AF_INET};
+    const int one = 1;
+
+    if (to->sa.ss_family != AF_INET || ntohl(dst->sin_addr.s_addr) >> 24 != 127)
+        return;
+    from.sin_addr.s_addr = htonl(any_loopback + 1 + i / CONNECTIONS_PER_SOURCE);
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+    (void)bind(fd, (const struct sockaddr *)&from, sizeof(from)); /* else: connect() chooses */
+}
+
 static int link_open(struct link *l, struct load *load, struct err *err)
 {
     const struct saturate_conf *conf = load->conf;
+    const uint32_t i = (uint32_t)(l - load->links);
     const struct timeval limit = {.tv_sec = CONNECT_S};
     const int fd = socket(conf->to.sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     uint32_t places = 16;
@@ -409,6 +440,8 @@ static int link_open(struct link *l, struct load *load, struct err *err)
     if (fd < 0)
         return err_set(err, -errno, "socket: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    if (i >= CONNECTIONS_PER_SOURCE)
+        bind_source(fd, &conf->to, i);
     if (connect(fd, (const struct sockaddr *)&conf->to.sa, conf->to.sa_len) != 0) {
         r = err_set(err, -errno, "connect to %s: %s", conf->to.text, strerror(errno));
         close(fd);
@@ -426,6 +459,8 @@ static int link_open(struct link *l, struct load *load, struct err *err)
     list_init(&l->sending);
     hpack_in_init(&l->hpack);
     r = wire_open(&l->wire, fd, load->epoll, err);
+    if (r == 0 && conf->tls != NULL)
+        r = wire_start_tls(&l->wire, conf->tls, conf->tls_host, &load->slabs, err);
     if (r < 0)
         return r;
     wire_put_greeting(&l->wire, true);
@@ -522,6 +557,16 @@ static void load_run(struct load *load)
     r->n_writes = to.n_writes - from.n_writes;
 }
 
+/* Open and idle: for measuring what that costs the other side. */
+static void load_hold(struct load *load)
+{
+    const uint64_t until_us = load->now_us + load->conf->hold_us;
+
+    fprintf(stderr, "holding %u connections\n", load->n_live);
+    while (load->n_live > 0 && load->now_us < until_us && !atomic_load(load->conf->stop))
+        load_wait(load, 100);
+}
+
 /* What is in flight at the end is not measured, but a call that never ends is told. */
 static void load_drain(struct load *load)
 {
@@ -555,6 +600,8 @@ int saturate_run(const struct saturate_conf *conf, struct saturate_result *ret, 
         r = link_open(&load.links[i], &load, err);
     if (r == 0) {
         load_run(&load);
+        if (conf->hold_us > 0)
+            load_hold(&load);
         load_drain(&load);
     }
     for (uint32_t i = 0; i < conf->n_connections; i++)

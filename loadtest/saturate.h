@@ -4,7 +4,7 @@
  * The same call again and again: its header block and its message are encoded once, what a read
  * brought is answered by one write. A call starts where another ended, so streams calls are always
  * in flight on each connection. Every answer's status is read, from its trailers or trailers-only
- * headers, and an answer without data is no good one.
+ * headers, and its bytes must be one message, as long as its prefix says.
  *
  * Owns:      its connections, for the run.
  * Called by: load_main.c.
@@ -30,6 +30,10 @@ struct saturate_conf {
     size_t message_bytes;
     uint32_t n_connections;
     uint32_t n_streams;   /* of each connection; fewer where the peer allows fewer */
+    uint64_t calls_each;  /* of a connection; 0: no such limit */
+    uint64_t hold_us;     /* keep the connections so long after the last call; 0: close at once */
+    struct tls_ctx *tls;  /* NULL: cleartext */
+    const char *tls_host; /* what the certificate must name */
     uint64_t max_calls;   /* UINT64_MAX: until duration_us */
     uint64_t duration_us; /* of what is counted; UINT64_MAX: until max_calls */
     uint64_t warm_up_us;  /* before it: not counted */
@@ -40,7 +44,7 @@ struct saturate_conf {
 
 struct saturate_result {
     uint64_t n_ok;
-    uint64_t n_empty;     /* status OK, but no message */
+    uint64_t n_empty;     /* status OK, but not one whole message */
     uint64_t n_no_status; /* ended without grpc-status, or HTTP status other than 200 */
     uint64_t n_reset;     /* by RST_STREAM */
     uint64_t n_lost;      /* open when their connection ended */

@@ -12,6 +12,8 @@
 #include "base/check.h"
 #include "base/xalloc.h"
 
+#define IOV_AT_MOST 64
+
 /* --- the socket --- */
 
 static int wire_watch(struct wire *w, int op, uint32_t events)
@@ -35,8 +37,22 @@ int wire_open(struct wire *w, int fd, int epoll, struct err *err)
     return r == 0 ? 0 : err_set(err, r, "epoll_ctl: %s", strerror(-r));
 }
 
+int wire_start_tls(struct wire *w, struct tls_ctx *ctx, const char *host, struct slab_pool *slabs,
+                   struct err *err)
+{
+    outq_init(&w->sealed, slabs);
+    w->cipher = xcalloc(1, WIRE_IN_BYTES);
+    w->tls = tls_new(ctx, host, &w->sealed);
+    return tls_handshake(w->tls, err) < 0 ? err->code : 0;
+}
+
 void wire_close(struct wire *w)
 {
+    if (w->tls != NULL) {
+        w->tls = tls_free(w->tls);
+        outq_fini(&w->sealed);
+        free(w->cipher);
+    }
     if (w->fd >= 0)
         close(w->fd);
     w->fd = -1;
@@ -45,20 +61,51 @@ void wire_close(struct wire *w)
     w->in = w->out = NULL;
 }
 
-long wire_read(struct wire *w)
+static long wire_read_socket(struct wire *w, uint8_t *to, size_t room)
 {
-    ssize_t n;
+    const ssize_t n = read(w->fd, to, room);
 
-    memmove(w->in, w->in + w->in_from, w->in_len - w->in_from); /* part of a frame */
-    w->in_len -= w->in_from;
-    w->in_from = 0;
-    n = read(w->fd, w->in + w->in_len, WIRE_IN_BYTES - w->in_len);
     w->n_reads++;
     if (n == 0)
         return -ECONNRESET;
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-    w->in_len += (size_t)n;
+    return n;
+}
+
+/* The plaintext of so much ciphertext that it fits, with a record that was cut short before. */
+static long wire_read_tls(struct wire *w)
+{
+    const size_t room = WIRE_IN_BYTES - w->in_len, before = w->in_len;
+    const long n = wire_read_socket(w, w->cipher, room - TLS_RECORD_BYTES);
+    ssize_t r = 0;
+
+    if (n <= 0)
+        return n;
+    tls_feed(w->tls, w->cipher, (size_t)n);
+    if (!w->tls_done) {
+        r = tls_handshake(w->tls, NULL);
+        w->tls_done = r > 0;
+    }
+    while (w->tls_done &&
+           (r = tls_read(w->tls, w->in + w->in_len, WIRE_IN_BYTES - w->in_len, NULL)) > 0)
+        w->in_len += (size_t)r;
+    if (w->tls_done && r == 0)
+        return -ECONNRESET;
+    return r < 0 && r != -EAGAIN ? (long)r : (long)(w->in_len - before);
+}
+
+long wire_read(struct wire *w)
+{
+    long n;
+
+    memmove(w->in, w->in + w->in_from, w->in_len - w->in_from); /* part of a frame */
+    w->in_len -= w->in_from;
+    w->in_from = 0;
+    if (w->tls != NULL)
+        return wire_read_tls(w);
+    n = wire_read_socket(w, w->in + w->in_len, WIRE_IN_BYTES - w->in_len);
+    w->in_len += n > 0 ? (size_t)n : 0;
     return n;
 }
 
@@ -107,24 +154,55 @@ uint8_t *wire_put(struct wire *w, size_t len)
 
 size_t wire_queued(const struct wire *w)
 {
-    return w->out_len - w->out_from;
+    return w->out_len - w->out_from + (w->tls != NULL ? w->sealed.bytes : 0);
+}
+
+static int wire_seal(struct wire *w)
+{
+    while (w->tls_done && w->out_from < w->out_len) {
+        const size_t left = w->out_len - w->out_from;
+        const size_t n = left < TLS_RECORD_BYTES ? left : TLS_RECORD_BYTES;
+        const int r = tls_write(w->tls, w->out + w->out_from, n, NULL);
+
+        if (r < 0)
+            return r;
+        w->out_from += n;
+    }
+    return 0;
+}
+
+static ssize_t wire_write(struct wire *w)
+{
+    struct iovec iov[IOV_AT_MOST];
+    struct msghdr m = {.msg_iov = iov};
+    ssize_t n;
+
+    w->n_writes++;
+    if (w->tls == NULL) {
+        n = send(w->fd, w->out + w->out_from, w->out_len - w->out_from, MSG_NOSIGNAL);
+        w->out_from += n > 0 ? (size_t)n : 0;
+        return n;
+    }
+    m.msg_iovlen = (size_t)outq_iov(&w->sealed, iov, IOV_AT_MOST);
+    n = sendmsg(w->fd, &m, MSG_NOSIGNAL);
+    if (n > 0)
+        outq_sent(&w->sealed, (size_t)n);
+    return n;
 }
 
 int wire_flush(struct wire *w)
 {
-    ssize_t n;
     bool waits;
+    int r = 0;
 
-    if (wire_queued(w) == 0)
-        return 0;
-    n = send(w->fd, w->out + w->out_from, wire_queued(w), MSG_NOSIGNAL);
-    w->n_writes++;
-    if (n < 0 && errno != EAGAIN && errno != EINTR)
+    if (w->tls != NULL && (r = wire_seal(w)) < 0)
+        return r;
+    waits = wire_queued(w) > 0 && (w->tls == NULL || w->sealed.bytes > 0);
+    if (waits && wire_write(w) < 0 && errno != EAGAIN && errno != EINTR)
         return -errno;
-    w->out_from += n > 0 ? (size_t)n : 0;
-    if (wire_queued(w) == 0)
+    if (w->out_from == w->out_len)
         w->out_from = w->out_len = 0;
-    waits = w->out_len > 0;
+    waits = w->tls == NULL ? w->out_len > 0 : w->sealed.bytes > 0;
     if (waits == w->write_waits)
         return 0;
     w->write_waits = waits;
@@ -221,6 +299,7 @@ static uint8_t static_index(const struct h2_field *f)
     } known[] = {
         {H2_FIELD_INIT(":method", "POST"), 3},
         {H2_FIELD_INIT(":scheme", "http"), 6},
+        {H2_FIELD_INIT(":scheme", "https"), 7},
         {H2_FIELD_INIT(":status", "200"), 8},
     };
 

@@ -1,8 +1,9 @@
-/* loadtest/wire.h - one cleartext HTTP/2 connection at its cheapest: a buffer in, a buffer out.
+/* loadtest/wire.h - one HTTP/2 connection at its cheapest: a buffer in, a buffer out.
  *
  * For the saturating generator and the light replica, which have to cost less than any proxy
  * between them: frames are read and written where they lie, and what a read brought is answered by
- * one write. Nothing here is for peers that mean harm.
+ * one write; in TLS, by one write of as few records as hold it. Nothing here is for peers that mean
+ * harm.
  *
  * Owns:      the socket, its two buffers.
  * Called by: saturate.c, light_replica.c.
@@ -14,6 +15,7 @@
 #define LOADTEST_WIRE_H
 
 #include "net/h2_frame.h"
+#include "net/tls.h"
 
 #define WIRE_IN_BYTES  (256u * 1024)
 #define WIRE_OUT_BYTES (256u * 1024) /* no more DATA is queued past this */
@@ -28,10 +30,17 @@ struct wire {
     bool write_waits;     /* the socket is full: EPOLLOUT is asked for */
     uint32_t owed_window; /* taken from the peer's connection window, not given back yet */
     uint64_t n_reads, n_writes;
+    struct tls *tls; /* NULL: cleartext */
+    struct outq sealed;
+    uint8_t *cipher; /* what the socket brought, of WIRE_IN_BYTES */
+    bool tls_done;   /* its handshake */
 };
 
 /* fd: connected, non-blocking; owned from here, also when this fails. 0 or -errno. */
 int wire_open(struct wire *w, int fd, int epoll, struct err *err);
+/* Before anything else is sent: TLS, as a client. host: see tls_new. */
+int wire_start_tls(struct wire *w, struct tls_ctx *ctx, const char *host, struct slab_pool *slabs,
+                   struct err *err);
 void wire_close(struct wire *w);
 
 /* One read. The bytes that came; 0: none now; -ECONNRESET: the peer has closed; other -errno. */

@@ -32,7 +32,7 @@ def cli_page(build):
     page = [CLI_HEAD, "\n## penstock\n\n```\n", top, "```\n"]
     for verb in re.findall(r"^  (\w[\w-]*) +\S", top, re.M):
         page += [f"\n## penstock {verb}\n\n```\n", run(penstock, verb, "--help"), "```\n"]
-    for program in ("penstock-load", "penstock-model", "penstock-train"):
+    for program in ("penstock-load", "penstock-model", "penstock-train", "penstock-light", "penstock-fault"):
         page += [f"\n## {program}\n\n```\n", run(build / "loadtest" / program, "--help"), "```\n"]
     return "".join(page)
 

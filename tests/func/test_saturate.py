@@ -1,6 +1,7 @@
 """penstock-load --saturate and penstock-light: the cheap generator must count as truly as the thorough one."""
 import json
 import os
+import subprocess
 
 import frames
 import penstock
@@ -55,6 +56,49 @@ def test_ok_without_a_message_is_no_answer(programs, scripted):
     assert report["empty"] == 10 and report["failed"] == 10 and report["ok"] == 0
 
 
+@pytest.mark.parametrize("said, came", [(100, 99), (100, 101), (0, 1)])
+def test_an_answer_of_another_length_than_its_prefix_says_is_no_answer(programs, scripted, said, came):
+    class Liar(frames.Replica):
+        def on_request(self, stream):
+            stream.send_headers()
+            stream.conn.send(stream.conn.data_frame(stream.id, b"\0" + said.to_bytes(4, "big") + bytes(came)))
+            stream.send_trailers()
+
+    report = saturate(programs, scripted(Liar()).address, "--echo", 1, "--calls", 10, "--saturate", 2, code=1)
+    assert report["empty"] == 10 and report["ok"] == 0
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=x",
+                    "-addext", "subjectAltName=DNS:gate.test", "-keyout", "k.pem", "-out", "c.pem"], cwd=tmp_path, check=True, capture_output=True)
+    return tmp_path / "c.pem", tmp_path / "k.pem"
+
+
+@pytest.mark.parametrize("sent, answered", [(128, 128), (300000, 128), (128, 300000)])
+def test_it_saturates_in_tls(programs, tmp_path, certificate, sent, answered):
+    cert, key = certificate
+    replica = light(programs, "--bytes", answered)
+    gateway = penstock.relay(programs, [replica.grpc], "--cert", cert, "--key", key)
+    (tmp_path / "q").write_bytes(os.urandom(sent))
+    call = ["--method", UNARY, "--message", tmp_path / "q", "--calls", 200, "--connections", 4, "--saturate", 10]
+    report = saturate(programs, gateway.grpc, *call, "--ca", cert, "--tls-host", "gate.test")
+    assert report["ok"] == 200 and report["bytes_per_answer"] == 5 + answered
+    report = saturate(programs, gateway.grpc, *call, "--ca", cert, "--tls-host", "other.test", code=1)
+    assert report["ok"] == 0 and report["connections_lost"] == 4
+
+
+def test_connections_are_held_after_a_call_each(programs):
+    replica = light(programs)
+    load = programs.start("penstock-load", "--to", replica.grpc, "--echo", 1, "--connections", 300, "--saturate", 1, "--calls-each", 2,
+                          "--hold-ms", 60000, "--json", ready=False)
+    penstock.wait_for(lambda: "holding 300 connections" in load.log, what="the connections")
+    assert sum(1 for _ in os.scandir(f"/proc/{replica.pid}/fd")) >= 300
+    load.process.terminate()
+    assert load.process.wait(20) == 0
+    assert json.loads(load.lines[-1])["ok"] == 600
+
+
 def test_a_long_message_waits_for_windows(programs):
     """1 MiB through windows of 64 KiB, and back: what came is what was sent."""
     server = penstock.model_server(programs)
@@ -76,6 +120,34 @@ def test_the_light_replica_is_a_grpc_server(programs, tmp_path):
     r = programs.run("penstock-load", "--to", replica.grpc, "--method", "/a.B/C", "--message", tmp_path / "q",
                      "--expect", tmp_path / "a", "--calls", 200, "--concurrency", 20)
     assert r.returncode == 0, r
+
+
+def test_the_light_replica_keeps_to_the_windows(programs):
+    """100,000 bytes to a client that opens the window by 1,000 at a time, and takes another call in between."""
+    replica = light(programs, "--bytes", 100000)
+    client = frames.Client(replica.grpc, {frames.SettingsFrame.INITIAL_WINDOW_SIZE: 1000}, give_windows=False)
+    slow = client.request(UNARY, b"x")
+    client.wait_frame(frames.DataFrame)
+    assert len(slow.body) == 1000
+    while not slow.ended:
+        client.conn.send(frames.WindowUpdateFrame(slow.id, 1000), frames.WindowUpdateFrame(0, 1000))
+        before = len(slow.body)
+        while not slow.ended and len(slow.body) == before:
+            client.step()
+    assert slow.status == 0 and len(slow.body) == 5 + 100000
+    client.close()
+
+
+def test_the_light_replica_honours_a_small_table(programs):
+    """nginx asks for none: an index into a table it hasn't got makes it fail every call."""
+    replica = light(programs)
+    client = frames.Client(replica.grpc, {frames.SettingsFrame.HEADER_TABLE_SIZE: 0})
+    client.conn.decoder.header_table_size = 0
+    client.conn.decoder.max_allowed_table_size = 0
+    for _ in range(3):
+        s = client.wait(client.request(UNARY, b"x"))
+        assert s.status == 0 and (":status", "200") in s.headers
+    client.close()
 
 
 def test_a_run_reports_cpu_of_a_process(programs):
