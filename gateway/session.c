@@ -218,29 +218,73 @@ static void session_on_secured(void *user)
     s->tenant = conn_identity(s->conn);
 }
 
-/* It ended before its TLS handshake did. */
-static void session_count_failed_handshake(struct session *s, const char *why)
+/* Did it end before its TLS handshake? */
+static bool session_count_failed_handshake(struct session *s, const char *why)
 {
     struct worker *w = s->worker;
     uint32_t suppressed;
     char quoted[300];
 
     if (!list_is_linked(&s->handshake))
-        return;
+        return false;
     handshakes_end(&w->handshakes, s);
     worker_count(w, COUNT_tls_handshakes_failed);
     if (log_limit_pass(&w->handshake_log, w->loop.now_us, &suppressed))
         log_warn("tls_handshake_failed", "worker=%u peer=%s suppressed=%u msg=%s", w->index,
                  conn_peer(s->conn), suppressed, log_quote(quoted, sizeof(quoted), why));
+    return true;
+}
+
+/* By how the connection ended; usual: nobody need be told. */
+static const struct {
+    const char *reason;
+    int count; /* enum counter; -1: none */
+    bool usual;
+} session_ends[N_CONN_ENDS] = {
+    [CONN_END_PEER] = {"by_peer", -1, true},
+    [CONN_END_US] = {"by_us", -1, true},
+    [CONN_END_SETUP] = {"setup", COUNT_sessions_ended_setup, false},
+    [CONN_END_BLOCK] = {"unfinished", COUNT_sessions_ended_unfinished, false},
+    [CONN_END_IDLE] = {"idle", COUNT_sessions_ended_idle, true},
+    [CONN_END_STALLED] = {"stalled", COUNT_sessions_ended_stalled, false},
+    [CONN_END_SILENT] = {"silent", COUNT_sessions_ended_silent, false},
+    [CONN_END_STRANGER] = {"stranger", COUNT_sessions_ended_stranger, false},
+    [CONN_END_TLS] = {"tls", COUNT_sessions_ended_tls, false},
+    [CONN_END_PROTOCOL] = {"protocol", COUNT_sessions_ended_protocol, false},
+    [CONN_END_FRAMES] = {"frames", COUNT_sessions_ended_frames, false},
+    [CONN_END_RESETS] = {"resets", COUNT_sessions_ended_resets, false},
+    [CONN_END_PINGS] = {"pings", COUNT_sessions_ended_pings, false},
+    [CONN_END_HEADERS] = {"headers", COUNT_sessions_ended_headers, false},
+    [CONN_END_ANSWERS] = {"answers", COUNT_sessions_ended_answers, false},
+};
+
+static void session_log_end(struct session *s, enum conn_end how, const char *why)
+{
+    struct worker *w = s->worker;
+    char quoted[300];
+    uint32_t suppressed;
+
+    if (session_ends[how].usual)
+        log_debug("session_ended", "worker=%u peer=%s reason=%s msg=%s", w->index,
+                  conn_peer(s->conn), session_ends[how].reason,
+                  log_quote(quoted, sizeof(quoted), why));
+    else if (log_limit_pass(&w->session_log, w->loop.now_us, &suppressed))
+        log_warn("session_ended", "worker=%u peer=%s reason=%s suppressed=%u msg=%s", w->index,
+                 conn_peer(s->conn), session_ends[how].reason, suppressed,
+                 log_quote(quoted, sizeof(quoted), why));
 }
 
 static void session_on_closed(void *user, const char *why)
 {
     struct session *s = user;
     struct worker *w = s->worker;
+    const enum conn_end how = conn_how_ended(s->conn);
 
-    session_count_failed_handshake(s, why);
-    log_debug("session_closed", "worker=%u msg=\"%s\"", w->index, why);
+    if (!session_count_failed_handshake(s, why))
+        session_log_end(s, how, why);
+    if (session_ends[how].count >= 0)
+        worker_count(w, (enum counter)session_ends[how].count);
+    w->counters[COUNT_streams_stalled] += conn_streams_stalled(s->conn);
     list_remove(&s->node);
     w->counters[COUNT_sessions_open]--;
     free(s);

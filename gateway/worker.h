@@ -73,6 +73,7 @@ struct worker {
     uint64_t report_sequence;
     uint64_t reported_us;
     struct log_limit attempt_log; /* failed attempts come in crowds */
+    struct log_limit session_log; /* so do connections that end by their client's fault */
     struct log_limit memory_log;  /* and so do calls that are ended for their memory */
     struct log_limit handshake_log;
 

@@ -38,6 +38,7 @@ enum conn_state { CONN_CONNECTING = 0, CONN_SETUP, CONN_READY, CONN_CLOSING };
 struct conn {
     uint32_t magic;
     enum conn_state state;
+    enum h2_role role;
     struct loop *loop;
     int fd;
     ev_io readable;
@@ -48,6 +49,7 @@ struct conn {
     bool peer_ended;
     bool first_read_done;
     bool draining;
+    bool idle;    /* the reason for it */
     bool drained; /* the last GOAWAY is on its way: nothing new will be taken */
     struct h2 *h2;
     struct outq out;
@@ -57,8 +59,11 @@ struct conn {
     struct dirty dirty;
     struct dead dead;
     struct timer timer; /* the earliest of the times below; 0: not wanted */
-    uint64_t setup_by_us, drain_by_us, ping_at_us, pong_by_us;
-    uint64_t recv_us; /* last bytes from the peer */
+    uint64_t setup_by_us, drain_by_us, ping_at_us, pong_by_us, block_by_us, sweep_at_us;
+    uint64_t recv_us;    /* last bytes from the peer */
+    uint64_t written_us; /* the socket last took bytes, or all that there were */
+    uint64_t n_stalled;
+    enum conn_end how;
     struct conn_conf conf;
     struct conn_ops ops;
     void *user;
@@ -77,16 +82,18 @@ void conn_conf_default(struct conn_conf *c)
     *c = (struct conn_conf){
         .connect_timeout_us = 3000000,
         .ping_timeout_us = 10000000,
+        .block_timeout_us = 10000000,
+        .stall_timeout_us = 60000000,
     };
     h2_limits_default(&c->limits);
 }
 
 /* ---- end ---- */
 
-static void conn_fail(struct conn *c, const char *fmt, ...) PRINTF_LIKE(2, 3);
+static void conn_fail(struct conn *c, enum conn_end how, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
 /* The first reason stands. Nothing is called back here: the reaping of this turn does it. */
-static void conn_fail(struct conn *c, const char *fmt, ...)
+static void conn_fail(struct conn *c, enum conn_end how, const char *fmt, ...)
 {
     va_list ap;
 
@@ -95,6 +102,7 @@ static void conn_fail(struct conn *c, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(c->why, sizeof(c->why), fmt, ap);
     va_end(ap);
+    c->how = how;
     c->state = CONN_CLOSING;
     ev_io_stop(c->loop->ev, &c->readable);
     ev_io_stop(c->loop->ev, &c->writable);
@@ -134,6 +142,19 @@ static void conn_reap(struct dead *d)
     free(c);
 }
 
+/* The engine has ended the connection: by whose fault? */
+static enum conn_end conn_fault(const struct conn *c)
+{
+    static const enum conn_end ends[] = {
+        [H2_FAULT_NONE] = CONN_END_US,         [H2_FAULT_PROTOCOL] = CONN_END_PROTOCOL,
+        [H2_FAULT_FRAMES] = CONN_END_FRAMES,   [H2_FAULT_RESETS] = CONN_END_RESETS,
+        [H2_FAULT_PINGS] = CONN_END_PINGS,     [H2_FAULT_HEADERS] = CONN_END_HEADERS,
+        [H2_FAULT_ANSWERS] = CONN_END_ANSWERS,
+    };
+
+    return c->idle && h2_fault(c->h2) == H2_FAULT_NONE ? CONN_END_IDLE : ends[h2_fault(c->h2)];
+}
+
 /* ---- times ---- */
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -146,7 +167,8 @@ static void conn_arm(struct conn *c)
     uint64_t at = earlier(c->setup_by_us, c->drain_by_us);
 
     at = earlier(earlier(at, c->ping_at_us), c->pong_by_us);
-    if (at == 0)
+    at = earlier(earlier(at, c->block_by_us), c->sweep_at_us);
+    if (at == 0 || c->state == CONN_CLOSING)
         timer_stop(c->loop, &c->timer);
     else
         timer_start(c->loop, &c->timer, at);
@@ -171,11 +193,69 @@ static void conn_check_ping(struct conn *c, uint64_t now_us)
     }
 }
 
+/* How often conn_check_still looks; 0: never. */
+static uint64_t conn_sweep_us(const struct conn *c)
+{
+    return earlier(c->conf.stall_timeout_us / 2, c->conf.idle_timeout_us);
+}
+
 static void conn_final_goaway(struct conn *c)
 {
     c->drain_by_us = 0;
     c->drained = true;
     h2_goaway(c->h2, H2_NO_ERROR, NULL);
+}
+
+/* A frame that is taken as a whole, or a header block, has begun and not ended: it shall in time.
+ * The timer is only ever set here, not moved: it looks again when it fires. */
+static void conn_note_unfinished(struct conn *c)
+{
+    const uint64_t since_us = h2_unfinished_us(c->h2);
+
+    if (since_us == 0 || c->block_by_us != 0 || c->conf.block_timeout_us == 0)
+        return;
+    c->block_by_us = since_us + c->conf.block_timeout_us;
+    conn_arm(c);
+}
+
+/* Returns false when c ended. */
+static bool conn_check_block(struct conn *c, uint64_t now_us)
+{
+    if (c->block_by_us == 0 || now_us < c->block_by_us)
+        return true;
+    c->block_by_us = h2_unfinished_us(c->h2);
+    if (c->block_by_us != 0)
+        c->block_by_us += c->conf.block_timeout_us;
+    if (c->block_by_us == 0 || c->block_by_us > now_us)
+        return true;
+    h2_goaway(c->h2, H2_ENHANCE_YOUR_CALM, "a frame or header block did not end in time");
+    conn_fail(c, CONN_END_BLOCK, "a frame or header block did not end in %llu ms",
+              (unsigned long long)(c->conf.block_timeout_us / 1000));
+    return false;
+}
+
+/* What does not move, and who says nothing. Returns false when c ended. */
+static bool conn_check_still(struct conn *c, uint64_t now_us)
+{
+    const uint64_t stall_us = c->conf.stall_timeout_us, idle_us = c->conf.idle_timeout_us;
+
+    if (c->sweep_at_us == 0 || now_us < c->sweep_at_us)
+        return true;
+    c->sweep_at_us = now_us + conn_sweep_us(c);
+    if (stall_us != 0 && c->blocked && now_us >= c->written_us + stall_us) {
+        c->broken = true;
+        conn_fail(c, CONN_END_STALLED, "took none of %zu bytes for %llu ms", conn_out_bytes(c),
+                  (unsigned long long)(stall_us / 1000));
+        return false;
+    }
+    if (stall_us != 0 && h2_n_streams(c->h2) > 0)
+        c->n_stalled += h2_sweep_stalled(c->h2);
+    if (idle_us != 0 && h2_n_streams(c->h2) == 0 && now_us >= c->recv_us + idle_us &&
+        !c->draining) {
+        conn_drain(c);
+        c->idle = true;
+    }
+    return true;
 }
 
 static void conn_on_timer(struct timer *t)
@@ -184,7 +264,7 @@ static void conn_on_timer(struct timer *t)
     const uint64_t now_us = c->loop->now_us;
 
     if (c->setup_by_us != 0 && now_us >= c->setup_by_us) {
-        conn_fail(c, "%s",
+        conn_fail(c, CONN_END_SETUP, "%s",
                   c->state == CONN_CONNECTING      ? "connect timed out"
                   : c->tls != NULL && !c->tls_done ? "the TLS handshake was not done in time"
                                                    : "no HTTP/2 SETTINGS from the peer in time");
@@ -192,12 +272,14 @@ static void conn_on_timer(struct timer *t)
     }
     if (c->pong_by_us != 0 && now_us >= c->pong_by_us) {
         c->broken = true;
-        conn_fail(c, "no answer to PING in %llu ms",
+        conn_fail(c, CONN_END_SILENT, "no answer to PING in %llu ms",
                   (unsigned long long)(c->conf.ping_timeout_us / 1000));
         return;
     }
     if (c->drain_by_us != 0 && now_us >= c->drain_by_us)
         conn_final_goaway(c);
+    if (!conn_check_block(c, now_us) || !conn_check_still(c, now_us))
+        return;
     conn_check_ping(c, now_us);
     conn_arm(c);
 }
@@ -310,7 +392,7 @@ static void conn_encrypt(struct conn *c)
             len += take;
         }
         if (tls_write(c->tls, record, len, &err) != 0) {
-            conn_fail(c, "%s", err.text);
+            conn_fail(c, CONN_END_TLS, "%s", err.text);
             return;
         }
         outq_sent(&c->out, len);
@@ -340,15 +422,18 @@ static void conn_write(struct conn *c)
     while (n < 0 && errno == EINTR);
     if (n < 0 && errno != EAGAIN) {
         c->broken = true;
-        conn_fail(c, "write: %s", strerror(errno));
+        conn_fail(c, CONN_END_PEER, "write: %s", strerror(errno));
         return;
     }
     if (n > 0) {
         c->wrote = true;
+        c->written_us = c->loop->now_us;
         outq_sent(wire, (size_t)n);
     }
     if (n >= 0 && (size_t)n == want)
         return;
+    if (!c->blocked)
+        c->written_us = c->loop->now_us;
     c->blocked = true;
     if (c->state != CONN_CLOSING)
         ev_io_start(c->loop->ev, &c->writable);
@@ -380,7 +465,8 @@ static void conn_send(struct conn *c)
     ev_io_stop(c->loop->ev, &c->writable);
     /* To the engine a header block that its peer never finishes is a stream, too; not to us. */
     if (h2_is_done(c->h2) || (c->drained && h2_n_streams(c->h2) == 0))
-        conn_fail(c, "%s", h2_why_done(c->h2)[0] != '\0' ? h2_why_done(c->h2) : "drained");
+        conn_fail(c, conn_fault(c), "%s",
+                  h2_why_done(c->h2)[0] != '\0' ? h2_why_done(c->h2) : "drained");
 }
 
 /* A peer that sends what must be answered, and takes no answers, is not heard until it does: else
@@ -389,7 +475,8 @@ static void conn_pace(struct conn *c)
 {
     if (c->state == CONN_CONNECTING || c->state == CONN_CLOSING)
         return;
-    if (conn_out_bytes(c) >= READ_STOP)
+    if (conn_out_bytes(c) >= READ_STOP ||
+        (c->blocked && h2_answers_waiting(c->h2) >= c->conf.limits.answers_to_stop))
         ev_io_stop(c->loop->ev, &c->readable);
     else
         ev_io_start(c->loop->ev, &c->readable);
@@ -424,18 +511,18 @@ static bool conn_first_read(struct conn *c, const uint8_t *p, size_t len)
         if (p[0] == 0x16)
             return true;
         c->broken = true;
-        conn_fail(c, "the client speaks cleartext to a TLS port");
+        conn_fail(c, CONN_END_STRANGER, "the client speaks cleartext to a TLS port");
         return false;
     }
     if (is_http1(p, len)) {
         c->wrote = send(c->fd, http1_answer, sizeof(http1_answer) - 1, MSG_NOSIGNAL) > 0;
         c->broken = true; /* our SETTINGS must not follow it */
-        conn_fail(c, "the client speaks HTTP/1");
+        conn_fail(c, CONN_END_STRANGER, "the client speaks HTTP/1");
         return false;
     }
     if (len >= 2 && p[0] == 0x16 && p[1] == 0x03) {
         c->broken = true;
-        conn_fail(c, "the client speaks TLS to a cleartext port");
+        conn_fail(c, CONN_END_STRANGER, "the client speaks TLS to a cleartext port");
         return false;
     }
     loop_mark_dirty(c->loop, &c->dirty);
@@ -447,8 +534,13 @@ static void conn_take(struct conn *c, struct slab *slab, const uint8_t *p, size_
     struct err err;
 
     loop_read_taken(c->loop, len);
-    if (h2_recv(c->h2, slab, p, len, &err) != 0)
-        conn_fail(c, "%s", err.text);
+    if (h2_recv(c->h2, slab, p, len, &err) != 0) {
+        conn_fail(c, conn_fault(c), "%s", err.text);
+        return;
+    }
+    if (h2_is_strained(c->h2))
+        conn_drain(c);
+    conn_note_unfinished(c);
 }
 
 static void conn_secured(struct conn *c);
@@ -473,9 +565,9 @@ static void conn_decrypt(struct conn *c)
             conn_take(c, slab, p, used);
     } while (n > 0 && c->state != CONN_CLOSING);
     if (n == 0)
-        conn_fail(c, "closed by the peer");
+        conn_fail(c, CONN_END_PEER, "closed by the peer");
     else if (n != -EAGAIN && n < 0)
-        conn_fail(c, "%s", err.text);
+        conn_fail(c, CONN_END_TLS, "%s", err.text);
     if (c->cipher.bytes > 0 && c->state != CONN_CLOSING)
         loop_mark_dirty(c->loop, &c->dirty); /* key update, tickets */
 }
@@ -486,7 +578,7 @@ static void conn_handshake(struct conn *c)
     const int r = tls_handshake(c->tls, &err);
 
     if (r < 0) {
-        conn_fail(c, "%s", err.text);
+        conn_fail(c, CONN_END_TLS, "%s", err.text);
         return;
     }
     loop_mark_dirty(c->loop, &c->dirty);
@@ -532,7 +624,7 @@ static void conn_read(struct conn *c)
     if (n <= 0) {
         c->broken = n < 0;
         c->peer_ended = true;
-        conn_fail(c, "%s", n == 0 ? "closed by the peer" : strerror(errno));
+        conn_fail(c, CONN_END_PEER, "%s", n == 0 ? "closed by the peer" : strerror(errno));
         return;
     }
     c->recv_us = c->loop->now_us;
@@ -584,6 +676,7 @@ static void conn_dialled(struct conn *c)
     c->state = CONN_READY;
     if (c->conf.ping_after_us != 0)
         c->ping_at_us = c->loop->now_us + c->conf.ping_after_us;
+    c->sweep_at_us = conn_sweep_us(c) != 0 ? c->loop->now_us + conn_sweep_us(c) : 0;
     conn_arm(c);
     if (c->ops.on_ready != NULL)
         c->ops.on_ready(c->user);
@@ -630,7 +723,7 @@ static void conn_on_writable(struct ev_loop *ev, ev_io *w, int revents)
         error = errno;
     if (error != 0) {
         c->broken = true;
-        conn_fail(c, "connect: %s", strerror(error));
+        conn_fail(c, CONN_END_PEER, "connect: %s", strerror(error));
     } else {
         conn_connected(c);
     }
@@ -653,6 +746,7 @@ static struct conn *conn_new(struct loop *l, int fd, enum h2_role role,
 
     c->magic = CONN_MAGIC;
     c->loop = l;
+    c->role = role;
     c->fd = fd;
     c->conf = *conf;
     c->ops = *ops;
@@ -684,6 +778,7 @@ struct conn *conn_accept(struct loop *l, int fd, const struct conn_conf *conf,
     c->state = CONN_SETUP;
     if (conf->ping_after_us != 0)
         c->ping_at_us = l->now_us + conf->ping_after_us;
+    c->sweep_at_us = conn_sweep_us(c) != 0 ? l->now_us + conn_sweep_us(c) : 0;
     ev_io_start(l->ev, &c->readable);
     return c;
 }
@@ -706,7 +801,7 @@ struct conn *conn_dial(struct loop *l, const struct net_addr *addr, const struct
     }
     if (fd < 0) {
         c->broken = true;
-        conn_fail(c, "socket: %s", strerror(fd_errno));
+        conn_fail(c, CONN_END_PEER, "socket: %s", strerror(fd_errno));
         return c;
     }
     do
@@ -714,7 +809,7 @@ struct conn *conn_dial(struct loop *l, const struct net_addr *addr, const struct
     while (r != 0 && errno == EINTR);
     if (r != 0 && errno != EINPROGRESS) {
         c->broken = true;
-        conn_fail(c, "connect: %s", strerror(errno));
+        conn_fail(c, CONN_END_PEER, "connect: %s", strerror(errno));
         return c;
     }
     ev_io_start(l->ev,
@@ -745,7 +840,11 @@ void conn_drain(struct conn *c)
         return;
     c->draining = true;
     if (c->state != CONN_READY) {
-        conn_fail(c, "drained");
+        conn_fail(c, CONN_END_US, "drained");
+        return;
+    }
+    if (c->role == H2_CLIENT) { /* we open no more streams: nothing can be on its way */
+        conn_final_goaway(c);
         return;
     }
     h2_goaway_notice(c->h2);
@@ -758,7 +857,17 @@ void conn_close(struct conn *c, const char *why)
 {
     if (c->state == CONN_READY && !c->broken)
         h2_goaway(c->h2, H2_NO_ERROR, NULL);
-    conn_fail(c, "%s", why);
+    conn_fail(c, CONN_END_US, "%s", why);
+}
+
+enum conn_end conn_how_ended(const struct conn *c)
+{
+    return c->how;
+}
+
+uint64_t conn_streams_stalled(const struct conn *c)
+{
+    return c->n_stalled;
 }
 
 size_t conn_out_bytes(const struct conn *c)

@@ -35,6 +35,26 @@ void net_addr_of_peer(int fd, struct net_addr *ret_addr);   /* getpeername */
 struct tls_ctx; /* net/tls.h */
 struct conn;
 
+/* How a connection ended, for those who count; the words of on_closed say more. */
+enum conn_end {
+    CONN_END_PEER = 0, /* closed, broken or reset by the peer, or never reached */
+    CONN_END_US,       /* drained, or conn_close */
+    CONN_END_SETUP,    /* no connection, handshake, preface or SETTINGS in time */
+    CONN_END_BLOCK,    /* a frame or header block that did not end in time */
+    CONN_END_IDLE,     /* said nothing for too long, without a call */
+    CONN_END_STALLED,  /* took no byte of what waited for too long */
+    CONN_END_SILENT,   /* no answer to PING */
+    CONN_END_STRANGER, /* speaks something else than the port does */
+    CONN_END_TLS,
+    CONN_END_PROTOCOL, /* the rest as enum h2_fault */
+    CONN_END_FRAMES,
+    CONN_END_RESETS,
+    CONN_END_PINGS,
+    CONN_END_HEADERS,
+    CONN_END_ANSWERS,
+    N_CONN_ENDS,
+};
+
 struct conn_ops {
     struct h2_events
         h2; /* user of every event is the conn's user; on_dirty is conn's own: leave NULL */
@@ -52,6 +72,11 @@ struct conn_conf {
     uint64_t connect_timeout_us; /* dial and TLS handshake */
     uint64_t ping_after_us;      /* open streams and silence this long: PING; 0: never */
     uint64_t ping_timeout_us;    /* no answer to it: the connection is dead */
+    /* each 0: never */
+    uint64_t block_timeout_us; /* from the first byte of a frame or header block to its last */
+    uint64_t stall_timeout_us; /* output that does not move: its stream is reset; when the socket
+                                  takes nothing at all, the connection ends */
+    uint64_t idle_timeout_us;  /* without a stream and a byte from the peer: drained */
 };
 void conn_conf_default(struct conn_conf *c);
 
@@ -66,10 +91,12 @@ const char *conn_peer(const struct conn *c); /* address text */
 /* Graceful: GOAWAY notice, one PING round trip (or 1 s), GOAWAY, then closed when the last stream
  * ends. */
 void conn_drain(struct conn *c);
-void conn_close(struct conn *c, const char *why); /* now; on_closed follows in this turn */
-const char *conn_peer_name(struct conn *c);       /* of its verified certificate; "": none */
-const void *conn_identity(const struct conn *c);  /* tls_identity; NULL also without TLS */
-bool conn_was_resumed(const struct conn *c);      /* its TLS session */
-size_t conn_out_bytes(const struct conn *c);      /* waiting for the socket */
+void conn_close(struct conn *c, const char *why);    /* now; on_closed follows in this turn */
+const char *conn_peer_name(struct conn *c);          /* of its verified certificate; "": none */
+const void *conn_identity(const struct conn *c);     /* tls_identity; NULL also without TLS */
+bool conn_was_resumed(const struct conn *c);         /* its TLS session */
+size_t conn_out_bytes(const struct conn *c);         /* waiting for the socket */
+enum conn_end conn_how_ended(const struct conn *c);  /* in on_closed */
+uint64_t conn_streams_stalled(const struct conn *c); /* reset for stall_timeout_us, so far */
 
 #endif

@@ -40,6 +40,16 @@ void h2_limits_default(struct h2_limits *l)
         .max_frame_bytes = 16384,     /* larger ones gain nothing and pin larger slabs */
         .max_header_bytes = 16 * 1024,
         .max_header_fields = 128,
+        .max_header_frames = 64,
+        .max_ids_used = 3u << 28, /* 75 % of 2^30 */
+        .score = 1000,
+        .score_per_s = 100,
+        .resets = 1000,
+        .resets_per_s = 250, /* for ever: a client that hedges and cancels 200 calls/s lives on */
+        .ping_strikes = 10,
+        .ping_interval_ms = 5000,
+        .answers_to_stop = 100,
+        .answers_to_end = 1000,
     };
 }
 
@@ -99,6 +109,10 @@ void h2_lost(struct h2 *h)
 
 void h2_flush(struct h2 *h, struct outq *out, size_t high_water)
 {
+    if (out->bytes == 0) { /* all that was put into it has left */
+        h->n_answers -= h->n_answers_out;
+        h->n_answers_out = 0;
+    }
     h->engine->flush(h, out, high_water);
 }
 
@@ -115,6 +129,31 @@ bool h2_is_done(const struct h2 *h)
 const char *h2_why_done(const struct h2 *h)
 {
     return h->why;
+}
+
+enum h2_fault h2_fault(const struct h2 *h)
+{
+    return h->fault;
+}
+
+bool h2_is_strained(const struct h2 *h)
+{
+    return h->strained;
+}
+
+uint64_t h2_unfinished_us(const struct h2 *h)
+{
+    return h->unfinished_us;
+}
+
+uint32_t h2_answers_waiting(const struct h2 *h)
+{
+    return h->n_answers;
+}
+
+unsigned h2_sweep_stalled(struct h2 *h)
+{
+    return h->engine->sweep(h);
 }
 
 struct h2_stream *h2_open(struct h2 *h, const struct h2_field *fields, size_t n, bool end,

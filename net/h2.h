@@ -111,6 +111,14 @@ struct h2_limits {
     uint32_t max_frame_bytes;        /* 16384 .. 2^24-1 */
     uint32_t max_header_bytes;       /* of a block: name + value + 32 each, RFC 9113 6.5.2 */
     uint32_t max_header_fields;
+    uint32_t max_header_frames; /* of a block over 4 KiB; a smaller one that is cut in single bytes
+                                   may have 32 times as many */
+    uint32_t max_ids_used;      /* of the peer's: then the connection is drained */
+    /* the peer's frame meter, net/h2_budget.h */
+    uint32_t score, score_per_s;   /* frames that carry nothing; what a second pays back */
+    uint32_t resets, resets_per_s; /* streams that it lets end early; the same */
+    uint32_t ping_strikes, ping_interval_ms;  /* PINGs without a call, closer than this */
+    uint32_t answers_to_stop, answers_to_end; /* that wait for the peer to read them */
 };
 void h2_limits_default(struct h2_limits *l);
 
@@ -146,6 +154,17 @@ struct h2 *h2_new(const struct h2_engine *engine, enum h2_role role, const struc
                   const struct h2_events *events, void *user, struct slab_pool *pool);
 struct h2 *h2_free(struct h2 *h); /* returns NULL */
 
+/* Why the peer was at fault when the connection ended (h2_why_done says it in words). */
+enum h2_fault {
+    H2_FAULT_NONE = 0,
+    H2_FAULT_PROTOCOL, /* it broke a rule of RFC 9113 or RFC 7541 */
+    H2_FAULT_FRAMES,   /* its score */
+    H2_FAULT_RESETS,
+    H2_FAULT_PINGS,
+    H2_FAULT_HEADERS, /* a header block without an end, or far over the limit */
+    H2_FAULT_ANSWERS, /* it reads none */
+};
+
 /* Where the time is kept, for budgets that refill (native engine). NULL: it stands still. */
 void h2_set_clock(struct h2 *h, const uint64_t *now_us);
 
@@ -160,6 +179,18 @@ void h2_flush(struct h2 *h, struct outq *out, size_t high_water);
 bool h2_wants_flush(const struct h2 *h);     /* something could go out if there were room */
 bool h2_is_done(const struct h2 *h);         /* nothing more will come or go: close the transport */
 const char *h2_why_done(const struct h2 *h); /* the error that ended it; "" if none */
+enum h2_fault h2_fault(const struct h2 *h);
+/* The peer is near one of its limits, or out of ids: time for conn_drain. Stays true. */
+bool h2_is_strained(const struct h2 *h);
+/* When what is not yet whole - the preface, a frame that is taken as a whole, a header block -
+ * began to come; 0: nothing such. Payload of DATA is no part of it. */
+uint64_t h2_unfinished_us(const struct h2 *h);
+/* Answers (PING and SETTINGS acks, resets) that have not left: in the engine, or in an output queue
+ * that the last flush did not find empty. */
+uint32_t h2_answers_waiting(const struct h2 *h);
+/* To be called each `limit / 2`: resets (ENHANCE_YOUR_CALM) the streams whose output has not moved
+ * for `limit`, or half as long again. Returns how many. */
+unsigned h2_sweep_stalled(struct h2 *h);
 
 /* Client: open a stream. NULL when h2_can_open is false. user is set before any event. */
 struct h2_stream *h2_open(struct h2 *h, const struct h2_field *fields, size_t n, bool end,

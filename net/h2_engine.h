@@ -8,7 +8,7 @@
 #ifndef NET_H2_ENGINE_H
 #define NET_H2_ENGINE_H
 
-#include "net/h2.h"
+#include "net/h2_budget.h"
 
 struct h2 {
     const struct h2_engine *engine;
@@ -20,6 +20,12 @@ struct h2 {
     const uint64_t *now_us; /* h2_set_clock; NULL: none */
     uint32_t n_streams;     /* between open and on_close */
     bool saw_goaway;
+    bool strained;          /* h2_is_strained */
+    enum h2_fault fault;    /* of the peer, if one ended it */
+    uint32_t n_answers;     /* h2_answers_waiting */
+    uint32_t n_answers_out; /* of those: moved to the output */
+    uint64_t unfinished_us; /* h2_unfinished_us */
+    struct budget budget;
     char why[256]; /* h2_why_done */
 };
 
@@ -61,7 +67,31 @@ struct h2_engine {
     uint32_t (*last_stream_id)(const struct h2 *h); /* the peer's highest that we took */
     void (*goaway)(struct h2 *h, uint32_t last_stream_id, uint32_t code, const char *debug);
     void (*ping)(struct h2 *h, uint64_t opaque);
+    unsigned (*sweep)(struct h2 *h);
 };
+
+static inline uint64_t h2_now(const struct h2 *h)
+{
+    return h->now_us != NULL ? *h->now_us : 0;
+}
+
+/* Has the peer spent its budget? */
+static inline bool h2_is_spent(struct h2 *h, enum budget_verdict v)
+{
+    if (v == BUDGET_STRAINED)
+        h->strained = true;
+    return v == BUDGET_SPENT;
+}
+
+/* At the end of each recv. whole: something that is taken as a whole came to its end in it;
+ * begun: the bytes end inside of such a thing. */
+static inline void h2_note_unfinished(struct h2 *h, bool whole, bool begun)
+{
+    if (!begun)
+        h->unfinished_us = 0;
+    else if (whole || h->unfinished_us == 0)
+        h->unfinished_us = h2_now(h);
+}
 
 static inline void h2_dirty(struct h2 *h)
 {

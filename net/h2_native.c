@@ -55,10 +55,19 @@ int native_fail(struct native *n, enum h2_code code, const char *why)
 {
     if (!n->failed && !n->lost) {
         n->failed = true;
+        if (n->base.fault == H2_FAULT_NONE)
+            n->base.fault = H2_FAULT_PROTOCOL;
         snprintf(n->base.why, sizeof(n->base.why), "%s: %s", h2_code_name(code), why);
         send_goaway(n, n->last_peer_id, code, why);
     }
     return -EPROTO;
+}
+
+int native_calm(struct native *n, enum h2_fault fault, const char *why)
+{
+    if (n->base.fault == H2_FAULT_NONE)
+        n->base.fault = fault;
+    return native_fail(n, H2_ENHANCE_YOUR_CALM, why);
 }
 
 /* ---- life ---- */
@@ -74,7 +83,6 @@ static struct h2 *native_create(enum h2_role role, const struct h2_limits *limit
     list_init(&n->ready);
     list_init(&n->stalled);
     list_init(&n->gone);
-    budget_init(&n->budget);
     n->next_id = 1;
     n->our_last_id = n->goaway_last_id = FRAME_MAX_ID;
     n->conn_send = n->peer_window = 65535;
@@ -381,6 +389,28 @@ static void native_ping(struct h2 *h, uint64_t opaque)
     frame_write_u32(frame_write_u32(to, (uint32_t)(opaque >> 32)), (uint32_t)opaque);
 }
 
+static unsigned native_sweep(struct h2 *h)
+{
+    struct native *n = native_of(h);
+    unsigned ended = 0;
+
+    /* native_detach moves s from one list to another, not out of `all` */
+    list_each (&n->all, it) {
+        struct nstream *s = list_entry(it, struct nstream, all);
+
+        if ((s->flags & STREAM_GONE) != 0 || s->base.id == 0 || s->queued == 0) {
+            s->flags &= (uint16_t)~STREAM_STILL_TWICE;
+        } else if ((s->flags & STREAM_STILL_TWICE) == STREAM_STILL_TWICE) {
+            native_rst(n, s->base.id, H2_ENHANCE_YOUR_CALM);
+            native_detach(n, s, H2_ENHANCE_YOUR_CALM, false);
+            ended++;
+        } else {
+            s->flags |= (s->flags & STREAM_STILL) != 0 ? STREAM_STILL_TWICE : STREAM_STILL;
+        }
+    }
+    return ended;
+}
+
 static uint32_t native_peer_max_streams(const struct h2 *h)
 {
     return native_of(h)->peer_max_streams;
@@ -416,4 +446,5 @@ const struct h2_engine h2_engine_native = {
     .last_stream_id = native_last_stream_id,
     .goaway = native_goaway,
     .ping = native_ping,
+    .sweep = native_sweep,
 };

@@ -20,16 +20,13 @@
 #ifndef NET_H2_NATIVE_H
 #define NET_H2_NATIVE_H
 
-#include "net/h2_budget.h"
 #include "net/h2_frame.h"
 #include "net/h2_stream.h"
 
 #define NATIVE_MAGIC 0x6832656eu
 
-#define LAST_OPEN_ID      (1u << 30)   /* retire the connection long before ids end */
-#define MAX_ACKS_WAITING  1000u        /* of PING and SETTINGS: the peer does not read */
-#define MAX_CONTROL_BYTES (64u * 1024) /* of all control frames: the same */
-#define CONTROL_FACTOR    4u           /* control frames pass the high water by so much */
+#define LAST_OPEN_ID   (1u << 30) /* retire the connection long before ids end */
+#define CONTROL_FACTOR 4u         /* control frames pass the high water by so much */
 
 enum native_in { /* what the next bytes are */
                  IN_MAGIC = 0,
@@ -62,7 +59,6 @@ struct native {
     struct nstream_table table;
     struct list all, ready, stalled, gone;
     struct nstream_graves graves;
-    struct budget budget;
 
     /* input */
     enum native_in in;
@@ -74,6 +70,7 @@ struct native {
     struct slab *part; /* gathered bytes of a frame or a header block */
     uint32_t n_part;
     uint32_t n_block; /* of part: the header block, frames before this one */
+    bool whole;       /* during recv: see h2_note_unfinished */
     enum native_block block;
     uint32_t block_id;
     uint32_t n_continuations, n_empty_continuations;
@@ -96,7 +93,6 @@ struct native {
     int32_t peer_window; /* SETTINGS_INITIAL_WINDOW_SIZE */
     uint32_t peer_frame; /* what we put into one DATA or HEADERS frame */
     uint32_t peer_max_streams;
-    uint32_t n_acks;  /* in control */
     uint8_t *control; /* frames that wait for the flush */
     uint32_t n_control, cap_control;
     bool congested;    /* the last flush left something behind at the high water */
@@ -112,11 +108,6 @@ static inline struct native *native_of(const struct h2 *h)
 static inline struct nstream *nstream_of(const struct h2_stream *s)
 {
     return (struct nstream *)(uintptr_t)s;
-}
-
-static inline uint64_t native_now(const struct native *n)
-{
-    return n->base.now_us != NULL ? *n->base.now_us : 0;
 }
 
 /* There is output. Tells the user once a flush. */
@@ -137,6 +128,8 @@ void native_end(struct native *n, struct nstream *s, uint32_t code, bool by_peer
 void native_detach(struct native *n, struct nstream *s, uint32_t code, bool by_peer);
 /* A connection error: queue GOAWAY, note why. Always -EPROTO, for `return native_fail(...)`. */
 int native_fail(struct native *n, enum h2_code code, const char *why);
+/* The same for a peer that is over a limit: ENHANCE_YOUR_CALM. */
+int native_calm(struct native *n, enum h2_fault fault, const char *why);
 
 /* Give back credit of bytes of s that were consumed. */
 void native_credit(struct native *n, struct nstream *s, uint32_t bytes);
@@ -146,7 +139,8 @@ void native_credit(struct native *n, struct nstream *s, uint32_t bytes);
 int native_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, struct err *err);
 /* Each returns 0, or -EPROTO when the peer's budget is spent. */
 int native_pay_frame(struct native *n, enum budget_cost cost);
-int native_pay_reset(struct native *n); /* a stream ended early by the peer's doing */
+int native_pay_reset(struct native *n);  /* a stream ended early by the peer's doing */
+int native_pay_answer(struct native *n); /* it is to be answered by a control frame */
 /* The peer broke a rule on stream id (s, or NULL when we know none): RST_STREAM. */
 int native_stream_broken(struct native *n, struct nstream *s, uint32_t id, enum h2_code code);
 /* Has the id of a stream frame never been in use? RFC 9113 5.1.1. */

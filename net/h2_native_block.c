@@ -4,7 +4,8 @@
 #include "base/check.h"
 #include "net/h2_native.h"
 
-#define MAX_CONTINUATIONS 2048u /* of a block: one that comes byte by byte may pass */
+#define SHORT_BLOCK_BYTES 4096u /* a block that its sender cuts in single bytes may pass so far */
+#define SHORT_FACTOR      32u
 #define MAX_EMPTY_CONTS   4u
 #define MAX_INFORMATIONAL 32u /* 1xx blocks of a response */
 
@@ -24,6 +25,8 @@ static int judge_block(struct native *n, uint32_t id)
         return native_fail(n, H2_PROTOCOL_ERROR, "HEADERS on an even stream id");
     if (server && id > n->last_peer_id) {
         n->last_peer_id = id;
+        if (id / 2 >= n->base.limits.max_ids_used)
+            n->base.strained = true;
         if (n->goaway_sent && id > n->our_last_id)
             n->block = BLOCK_IGNORED;
         else if (n->base.n_streams >= n->base.limits.max_concurrent_streams)
@@ -188,7 +191,7 @@ static int take_block(struct native *n, const uint8_t *p, size_t len)
     if (r == HPACK_BROKEN)
         err = native_fail(n, H2_COMPRESSION_ERROR, "header block breaks HPACK");
     else if (r == HPACK_BOMB)
-        err = native_fail(n, H2_ENHANCE_YOUR_CALM, "header list far over the limit");
+        err = native_calm(n, H2_FAULT_HEADERS, "header list far over the limit");
     else if (what == BLOCK_REFUSED)
         err = native_stream_broken(n, NULL, id, H2_REFUSED_STREAM);
     else if (what == BLOCK_AFTER_RST)
@@ -267,12 +270,14 @@ int native_on_headers(struct native *n, const struct frame *f, const uint8_t *p,
 
 int native_on_continuation(struct native *n, const struct frame *f, const uint8_t *p, size_t len)
 {
+    const uint32_t frames = n->base.limits.max_header_frames;
     int err;
 
     if (len == 0 && ++n->n_empty_continuations > MAX_EMPTY_CONTS)
-        return native_fail(n, H2_ENHANCE_YOUR_CALM, "empty CONTINUATION frames");
-    if (++n->n_continuations > MAX_CONTINUATIONS)
-        return native_fail(n, H2_ENHANCE_YOUR_CALM, "header block has no end");
+        return native_calm(n, H2_FAULT_HEADERS, "empty CONTINUATION frames");
+    if (++n->n_continuations > frames &&
+        (n->n_block + len > SHORT_BLOCK_BYTES || n->n_continuations > SHORT_FACTOR * frames))
+        return native_calm(n, H2_FAULT_HEADERS, "header block has no end");
     keep_fragment(n, p, len);
     if ((f->flags & FRAME_END_HEADERS) == 0)
         return 0;

@@ -17,7 +17,7 @@ int native_on_priority(struct native *n, const struct frame *f, const uint8_t *p
 int native_on_rst(struct native *n, const struct frame *f, const uint8_t *p)
 {
     struct nstream *s = nstream_table_find(&n->table, f->id);
-    bool answered;
+    bool served;
 
     if (s == NULL && native_is_idle(n, f->id))
         return native_fail(n, H2_PROTOCOL_ERROR, "RST_STREAM on an idle stream");
@@ -27,9 +27,10 @@ int native_on_rst(struct native *n, const struct frame *f, const uint8_t *p)
             nstream_bury(&n->graves, f->id, STREAM_END_BY_PEER);
         return native_pay_reset(n);
     }
-    answered = nstream_send_ended(s); /* a call that was served is no attack */
+    /* a call that was served is no attack */
+    served = n->base.role == H2_SERVER ? nstream_send_ended(s) : nstream_recv_ended(s);
     native_end(n, s, frame_read_u32(p), true, STREAM_END_BY_PEER);
-    return n->lost || answered ? 0 : native_pay_reset(n);
+    return n->lost || served ? 0 : native_pay_reset(n);
 }
 
 /* RFC 9113 6.9.2: a change moves every window, and may make it negative. */
@@ -72,14 +73,6 @@ static int take_setting(struct native *n, uint16_t id, uint32_t value)
     }
 }
 
-/* Answers to PING and SETTINGS wait for a peer that does not read: not for ever. */
-static int count_ack(struct native *n)
-{
-    return ++n->n_acks > MAX_ACKS_WAITING
-               ? native_fail(n, H2_ENHANCE_YOUR_CALM, "too many answers wait for the peer")
-               : 0;
-}
-
 int native_on_settings(struct native *n, const struct frame *f, const uint8_t *p, size_t len)
 {
     int err;
@@ -92,7 +85,7 @@ int native_on_settings(struct native *n, const struct frame *f, const uint8_t *p
         return 0;
     }
     if (len / 6 > MAX_SETTINGS)
-        return native_fail(n, H2_ENHANCE_YOUR_CALM, "too many settings in a frame");
+        return native_calm(n, H2_FAULT_FRAMES, "too many settings in a frame");
     if (!n->settings_seen)
         n->peer_max_streams = UINT32_MAX; /* unless it names a limit */
     for (size_t i = 0; i < len; i += 6) {
@@ -102,7 +95,7 @@ int native_on_settings(struct native *n, const struct frame *f, const uint8_t *p
     }
     err = native_pay_frame(n, n->settings_seen ? COST_SETTINGS : COST_LIGHT);
     if (err == 0)
-        err = count_ack(n);
+        err = native_pay_answer(n);
     if (err != 0)
         return err;
     n->settings_seen = true;
@@ -123,9 +116,12 @@ int native_on_ping(struct native *n, const struct frame *f, const uint8_t *p)
             n->base.events.on_ping_ack(n->base.user, opaque);
         return n->lost ? 0 : native_pay_frame(n, COST_LIGHT);
     }
+    if (h2_is_spent(&n->base, budget_take_ping(&n->base.budget, &n->base.limits, n->base.n_streams,
+                                               h2_now(&n->base))))
+        return native_calm(n, H2_FAULT_PINGS, "too_many_pings");
     err = native_pay_frame(n, COST_ANSWERED);
     if (err == 0)
-        err = count_ack(n);
+        err = native_pay_answer(n);
     if (err == 0)
         memcpy(native_control(n, FRAME_PING, FRAME_ACK, 0, 8), p, 8);
     return err;

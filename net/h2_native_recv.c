@@ -12,17 +12,32 @@
 
 int native_pay_frame(struct native *n, enum budget_cost cost)
 {
-    return budget_take_frame(&n->budget, cost, native_now(n))
-               ? 0
-               : native_fail(n, H2_ENHANCE_YOUR_CALM, "too many frames that carry nothing");
+    struct h2 *h = &n->base;
+
+    return h2_is_spent(h, budget_take_frame(&h->budget, &h->limits, cost, h2_now(h)))
+               ? native_calm(n, H2_FAULT_FRAMES, "too many frames that carry nothing")
+               : 0;
 }
 
 /* A stream ended early by the peer's doing. */
 int native_pay_reset(struct native *n)
 {
-    if (n->base.role == H2_CLIENT || budget_take_reset(&n->budget, native_now(n)))
-        return 0; /* a server that resets is the business of outlier detection */
-    return native_fail(n, H2_ENHANCE_YOUR_CALM, "too many streams reset");
+    struct h2 *h = &n->base;
+
+    if (h->role == H2_CLIENT) { /* a server that resets is the business of outlier detection */
+        h2_is_spent(h, budget_take_server_reset(&h->budget, h2_now(h)));
+        return 0;
+    }
+    return h2_is_spent(h, budget_take_reset(&h->budget, &h->limits, h2_now(h)))
+               ? native_calm(n, H2_FAULT_RESETS, "too many streams reset")
+               : 0;
+}
+
+int native_pay_answer(struct native *n)
+{
+    return ++n->base.n_answers > n->base.limits.answers_to_end
+               ? native_calm(n, H2_FAULT_ANSWERS, "too many answers wait for the peer")
+               : 0;
 }
 
 /* The peer broke a rule on stream id (s, or NULL when we know none). */
@@ -33,7 +48,7 @@ int native_stream_broken(struct native *n, struct nstream *s, uint32_t id, enum 
         native_detach(n, s, code, false);
     else
         nstream_bury(&n->graves, id, STREAM_END_BY_US);
-    return native_pay_reset(n);
+    return native_pay_reset(n) != 0 ? -EPROTO : native_pay_answer(n);
 }
 
 /* Has the id of a stream frame been in use? RFC 9113 5.1.1. */
@@ -51,7 +66,7 @@ void native_after_end_recv(struct native *n, struct nstream *s)
 {
     if (n->lost || (s->flags & STREAM_GONE) != 0 || s->state != STREAM_CLOSED)
         return;
-    budget_pay_stream(&n->budget);
+    budget_pay_stream(&n->base.budget);
     native_end(n, s, H2_NO_ERROR, false, STREAM_END_CLEAN);
 }
 
@@ -106,7 +121,7 @@ static int judge_payload(struct native *n, struct nstream *s, uint32_t payload)
     n->in = IN_SKIP;
     if (payload == 0 && !end) {
         if (++n->n_empty_data > MAX_EMPTY_DATA)
-            return native_fail(n, H2_ENHANCE_YOUR_CALM, "empty DATA frames");
+            return native_calm(n, H2_FAULT_FRAMES, "empty DATA frames");
         if (native_pay_frame(n, COST_LIGHT) != 0)
             return -EPROTO;
     } else {
@@ -244,14 +259,16 @@ static int begin_frame(struct native *n)
     if (wrong != NULL)
         return native_fail(n, code, wrong);
     n->left = f->len;
-    if (f->type == FRAME_DATA)
+    if (f->type == FRAME_DATA) {
+        n->whole = true; /* as far as it is taken as a whole: its head */
         return begin_data(n);
+    }
     if (f->type > FRAME_CONTINUATION) { /* RFC 9113 4.1: ignored */
         n->in = IN_SKIP;
         return native_pay_frame(n, COST_LIGHT);
     }
     if (n->n_block + f->len > MAX_WHOLE_BYTES)
-        return native_fail(n, H2_ENHANCE_YOUR_CALM, "frame or header block has no end");
+        return native_calm(n, H2_FAULT_HEADERS, "frame or header block has no end");
     n->in = IN_PART;
     return 0;
 }
@@ -265,6 +282,7 @@ static size_t take_part(struct native *n, const uint8_t *p, size_t len, int *ret
     if (n->n_part == 0 && take == size) {
         n->in = IN_HEAD;
         *ret_err = on_frame(n, &n->frame, p);
+        n->whole |= n->block == BLOCK_NONE;
         return take;
     }
     native_keep_part(n, n->n_block + n->n_part, p, take, n->n_block + size);
@@ -274,6 +292,7 @@ static size_t take_part(struct native *n, const uint8_t *p, size_t len, int *ret
         n->in = IN_HEAD;
         n->n_part = 0;
         *ret_err = on_frame(n, &n->frame, n->part->data + n->n_block);
+        n->whole |= n->block == BLOCK_NONE;
         if (n->block == BLOCK_NONE)
             native_drop_part(n);
     }
@@ -365,6 +384,11 @@ static size_t take_plain(struct native *n, const uint8_t *p, size_t len)
     return taken ? FRAME_HEAD_BYTES + f.len : 0;
 }
 
+static bool is_unfinished(const struct native *n)
+{
+    return n->n_head > 0 || n->in == IN_PART || n->block != BLOCK_NONE;
+}
+
 /* One step: some bytes of [p, p+len), or none when a frame ends without payload. */
 static size_t take_bytes(struct native *n, const uint8_t *p, size_t len, int *ret_err)
 {
@@ -404,12 +428,15 @@ int native_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, s
     int r = 0;
 
     n->slab = slab;
+    n->whole = false;
     while (r == 0 && !n->lost && !n->failed && (p < end || needs_no_bytes(n))) {
         const size_t plain = take_plain(n, p, (size_t)(end - p));
 
+        n->whole |= plain > 0;
         p += plain > 0 ? plain : take_bytes(n, p, (size_t)(end - p), &r);
     }
     n->slab = NULL;
+    h2_note_unfinished(h, n->whole, is_unfinished(n));
     if (n->failed && !n->lost)
         return err_set(err, -EPROTO, "%s", h->why);
     return 0;

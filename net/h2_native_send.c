@@ -41,7 +41,8 @@ static void put_control(struct native *n, struct outq *out, size_t high_water)
     if (n->n_control == 0 || out->bytes >= CONTROL_FACTOR * high_water)
         return;
     outq_copy(out, n->control, n->n_control);
-    n->n_control = n->n_acks = 0;
+    n->n_control = 0;
+    n->base.n_answers_out = n->base.n_answers;
     if (n->cap_control > CONTROL_KEEP) {
         free(n->control);
         n->control = NULL;
@@ -143,7 +144,7 @@ static bool after_end_sent(struct native *n, struct nstream *s, struct outq *out
 {
     nstream_end_sent(s);
     if (s->state == STREAM_CLOSED) {
-        budget_pay_stream(&n->budget);
+        budget_pay_stream(&n->base.budget);
         native_end(n, s, H2_NO_ERROR, false, STREAM_END_CLEAN);
         return false;
     }
@@ -224,8 +225,9 @@ static bool put_data(struct native *n, struct nstream *s, struct outq *out)
     nstream_move(s, out, take);
     s->send_window -= (int32_t)take;
     n->conn_send -= (int64_t)take;
-    if (all)
-        budget_pay_data(&n->budget); /* one that the window cut short pays for no WINDOW_UPDATE */
+    s->flags &= (uint16_t)~STREAM_STILL_TWICE;
+    if (all || take >= PAY_DATA_BYTES) /* a peer may give windows back for each frame */
+        budget_pay_data(&n->base.budget);
     if (take > 0 && n->base.events.on_sent != NULL) {
         n->base.events.on_sent(n->base.user, &s->base, take);
         if (n->lost || (s->flags & STREAM_GONE) != 0)
@@ -285,8 +287,10 @@ static uint8_t *write_data(uint8_t *to, struct nstream *s, bool end)
 static void after_whole(struct native *n, struct nstream *s, const struct whole *w, size_t bytes,
                         struct outq *out)
 {
-    if (w->has_data)
-        budget_pay_data(&n->budget);
+    if (w->has_data) {
+        s->flags &= (uint16_t)~STREAM_STILL_TWICE;
+        budget_pay_data(&n->base.budget);
+    }
     if (bytes > 0 && n->base.events.on_sent != NULL) {
         n->base.events.on_sent(n->base.user, &s->base, bytes);
         if (n->lost || (s->flags & STREAM_GONE) != 0)

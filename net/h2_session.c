@@ -23,16 +23,16 @@
 
 #include "base/check.h"
 #include "base/xalloc.h"
-#include "net/h2_engine.h"
+#include "net/h2_meter.h"
 #include "net/sendq.h"
 
 #define SESS_MAGIC 0x68327365u
 
-#define LAST_STREAM_ID    (1 << 30) /* retire the connection long before ids end */
-#define RESET_BURST       10000     /* resets a client may send at once, ...   */
-#define RESET_PER_S       1000      /* ... and for long: 1000/s is a client that cancels a lot */
-#define MAX_CONTINUATIONS 8
-#define MAX_SEND_BLOCK    (1024 * 1024) /* we pass on what limits.max_header_bytes let in */
+#define LAST_STREAM_ID (1 << 30) /* retire the connection long before ids end */
+#define NO_LIMIT                                                                                   \
+    (1 << 30) /* of resets and header frames: nghttp2 counts passes of its parser, the             \
+                 meter counts frames */
+#define MAX_SEND_BLOCK (1024 * 1024) /* we pass on what limits.max_header_bytes let in */
 #define CONTROL_FACTOR                                                                             \
     4 /* control frames pass the high water by so much, then the peer must read */
 
@@ -45,6 +45,9 @@ enum {
     SF_STOP_AFTER = 1 << 5, /* RST_STREAM(NO_ERROR) once our END_STREAM has left */
     SF_BY_PEER = 1 << 6,
     SF_GONE = 1 << 7, /* on_close waits on the gone list */
+    /* output waited at the last sweep, and at the one before; moving clears both */
+    SF_STILL = 1 << 8,
+    SF_STILL_TWICE = 1 << 8 | 1 << 9,
 };
 
 struct sstream {
@@ -62,6 +65,9 @@ struct sess {
     struct h2 base;
     uint32_t magic;
     nghttp2_session *ng;
+    struct meter meter;
+    unsigned
+        own_rsts; /* submitted by us and not yet out: those nghttp2 makes are the peer's doing */
     struct list streams;
     struct list gone;
     struct copy_slab copy;
@@ -157,6 +163,42 @@ static void stream_detach(struct sess *ss, struct sstream *st, uint32_t code, bo
     h2_dirty(&ss->base);
 }
 
+/* ---- what rules cost when broken ---- */
+
+/* ss->base.fault is set. The GOAWAY leaves with the next flush, and ends the connection. */
+static void sess_calm(struct sess *ss, const char *why)
+{
+    if (ss->base.why[0] != '\0')
+        return;
+    snprintf(ss->base.why, sizeof(ss->base.why), "%s: %s", h2_code_name(H2_ENHANCE_YOUR_CALM), why);
+    nghttp2_submit_goaway(ss->ng, NGHTTP2_FLAG_NONE,
+                          nghttp2_session_get_last_proc_stream_id(ss->ng), H2_ENHANCE_YOUR_CALM,
+                          (const uint8_t *)why, strlen(why));
+    h2_dirty(&ss->base);
+}
+
+/* A stream ended early by the peer's doing. */
+static void pay_reset(struct sess *ss)
+{
+    struct h2 *h = &ss->base;
+
+    if (h->role == H2_CLIENT) { /* a server that resets is the business of outlier detection */
+        h2_is_spent(h, budget_take_server_reset(&h->budget, h2_now(h)));
+    } else if (h2_is_spent(h, budget_take_reset(&h->budget, &h->limits, h2_now(h)))) {
+        h->fault = H2_FAULT_RESETS;
+        sess_calm(ss, "too many streams reset");
+    } else if (h->n_answers > h->limits.answers_to_end) {
+        h->fault = H2_FAULT_ANSWERS;
+        sess_calm(ss, "too many answers wait for the peer");
+    }
+}
+
+static void submit_rst(struct sess *ss, int32_t id, uint32_t code)
+{
+    if (nghttp2_submit_rst_stream(ss->ng, NGHTTP2_FLAG_NONE, id, code) == 0)
+        ss->own_rsts++;
+}
+
 /* ---- outgoing header blocks ---- */
 
 static const nghttp2_nv *to_nva(struct sess *ss, const struct h2_field *fields, size_t n)
@@ -205,7 +247,7 @@ static void submit_failed(struct sess *ss, struct sstream *st, int rv)
 {
     check(rv != NGHTTP2_ERR_NOMEM);
     snprintf(ss->base.why, sizeof(ss->base.why), "submit: %s", nghttp2_strerror(rv));
-    nghttp2_submit_rst_stream(ss->ng, NGHTTP2_FLAG_NONE, st->ng_id, H2_INTERNAL_ERROR);
+    submit_rst(ss, st->ng_id, H2_INTERNAL_ERROR);
     stream_detach(ss, st, H2_INTERNAL_ERROR, false);
 }
 
@@ -246,6 +288,9 @@ static int on_send_data(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t
 
     (void)ng;
     check(frame->data.padlen == 0); /* we ask for none */
+    st->flags &= ~(unsigned)SF_STILL_TWICE;
+    if (length == st->out.bytes || length >= PAY_DATA_BYTES)
+        budget_pay_data(&ss->base.budget);
     outq_copy(ss->out, framehd, 9);
     sendq_move(&st->out, ss->out, length);
     if (length > 0 && ss->base.events.on_sent != NULL)
@@ -416,7 +461,7 @@ static void on_goaway(struct sess *ss, const nghttp2_goaway *g)
 
         /* nghttp2 closes the sent ones above the last id; those that have not left come here */
         if (ss->base.role == H2_CLIENT && st->base.id == 0) {
-            nghttp2_submit_rst_stream(ss->ng, NGHTTP2_FLAG_NONE, st->ng_id, H2_REFUSED_STREAM);
+            submit_rst(ss, st->ng_id, H2_REFUSED_STREAM);
             stream_detach(ss, st, H2_REFUSED_STREAM, true);
         }
     }
@@ -449,8 +494,10 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
         break;
     case NGHTTP2_RST_STREAM:
         st = find_stream(ss, frame->hd.stream_id);
-        if (st != NULL)
+        if (st != NULL) {
             st->flags |= SF_BY_PEER;
+            ss->meter.rsts -= ss->meter.rsts > 0; /* charged when it closes, unless it was served */
+        }
         break;
     case NGHTTP2_SETTINGS:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0) {
@@ -472,6 +519,12 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
     return 0;
 }
 
+/* A call that was served is no attack. */
+static bool was_served(const struct sess *ss, const struct sstream *st)
+{
+    return (st->flags & (ss->base.role == H2_SERVER ? SF_END_SENT : SF_END_RECV)) != 0;
+}
+
 static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void *user)
 {
     struct sess *ss = sess_of_user(user);
@@ -480,6 +533,10 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
     (void)ng;
     if (st == NULL)
         return 0;
+    if (code == H2_NO_ERROR)
+        budget_pay_stream(&ss->base.budget);
+    else if ((st->flags & SF_BY_PEER) != 0 && !was_served(ss, st))
+        pay_reset(ss);
     if (ss->base.role == H2_CLIENT && st->base.id == 0)
         code = H2_REFUSED_STREAM; /* its HEADERS never left, whatever the reason */
     stream_end(ss, st, code,
@@ -494,15 +551,25 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
     struct sess *ss = sess_of_user(user);
     struct sstream *st;
 
+    (void)ng;
     switch (frame->hd.type) {
     case NGHTTP2_GOAWAY:
         if (frame->goaway.error_code != H2_NO_ERROR) {
             ss->failed = true;
+            if (ss->base.fault == H2_FAULT_NONE)
+                ss->base.fault = H2_FAULT_PROTOCOL;
             if (ss->base.why[0] == '\0')
                 snprintf(ss->base.why, sizeof(ss->base.why), "%s: %.*s",
                          h2_code_name(frame->goaway.error_code), (int)frame->goaway.opaque_data_len,
                          (const char *)frame->goaway.opaque_data);
         }
+        return 0;
+    case NGHTTP2_RST_STREAM:
+        ss->base.n_answers++;
+        if (ss->own_rsts > 0)
+            ss->own_rsts--;
+        else
+            pay_reset(ss);
         return 0;
     case NGHTTP2_HEADERS:
     case NGHTTP2_DATA:
@@ -517,7 +584,7 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
         st->flags |= SF_END_SENT;
         if ((st->flags & SF_STOP_AFTER) != 0 && (st->flags & SF_END_RECV) == 0)
-            nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, frame->hd.stream_id, H2_NO_ERROR);
+            submit_rst(ss, frame->hd.stream_id, H2_NO_ERROR);
     }
     return 0;
 }
@@ -528,12 +595,15 @@ static int on_frame_not_send(nghttp2_session *ng, const nghttp2_frame *frame, in
     struct sess *ss = sess_of_user(user);
     struct sstream *st;
 
+    (void)ng;
+    if (frame->hd.type == NGHTTP2_RST_STREAM && ss->own_rsts > 0)
+        ss->own_rsts--;
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat == NGHTTP2_HCAT_REQUEST ||
         lib_error == NGHTTP2_ERR_STREAM_CLOSED || lib_error == NGHTTP2_ERR_STREAM_CLOSING)
         return 0; /* requests end by on_stream_close */
     st = find_stream(ss, frame->hd.stream_id);
     if (st != NULL) {
-        nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, frame->hd.stream_id, H2_INTERNAL_ERROR);
+        submit_rst(ss, frame->hd.stream_id, H2_INTERNAL_ERROR);
         stream_detach(ss, st, H2_INTERNAL_ERROR, false);
     }
     return 0;
@@ -550,6 +620,7 @@ static struct h2 *sess_create(enum h2_role role, const struct h2_limits *limits)
 
     (void)limits;
     ss->magic = SESS_MAGIC;
+    meter_init(&ss->meter, role);
     list_init(&ss->streams);
     list_init(&ss->gone);
     check(nghttp2_session_callbacks_new(&cbs) == 0);
@@ -565,8 +636,8 @@ static struct h2 *sess_create(enum h2_role role, const struct h2_limits *limits)
     nghttp2_option_set_no_auto_window_update(opt, 1);
     nghttp2_option_set_no_closed_streams(opt, 1);
     nghttp2_option_set_peer_max_concurrent_streams(opt, UINT32_MAX); /* can_open counts */
-    nghttp2_option_set_stream_reset_rate_limit(opt, RESET_BURST, RESET_PER_S);
-    nghttp2_option_set_max_continuations(opt, MAX_CONTINUATIONS);
+    nghttp2_option_set_stream_reset_rate_limit(opt, NO_LIMIT, NO_LIMIT);
+    nghttp2_option_set_max_continuations(opt, NO_LIMIT);
     nghttp2_option_set_max_send_header_block_length(opt, MAX_SEND_BLOCK);
     rv = role == H2_SERVER ? nghttp2_session_server_new2(&ss->ng, cbs, ss, opt)
                            : nghttp2_session_client_new2(&ss->ng, cbs, ss, opt);
@@ -641,10 +712,16 @@ static void sess_lost(struct h2 *h, uint32_t code, bool by_peer)
 static int sess_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, struct err *err)
 {
     struct sess *ss = sess_of(h);
+    const char *why;
     ssize_t n;
 
     if (ss->lost || ss->failed)
         return err_set(err, -EPROTO, "%s", h->why);
+    why = meter_feed(&ss->meter, h, p, len);
+    if (why != NULL) {
+        sess_calm(ss, why);
+        return err_set(err, -EPROTO, "%s", h->why);
+    }
     ss->slab = slab;
     n = nghttp2_session_mem_recv(ss->ng, p, len);
     deliver_data(ss, false);
@@ -653,10 +730,13 @@ static int sess_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t l
         return 0;
     if (n < 0) {
         ss->failed = true;
+        h->fault = H2_FAULT_PROTOCOL;
         snprintf(h->why, sizeof(h->why), "%s", nghttp2_strerror((int)n));
         return err_set(err, -EPROTO, "%s", h->why);
     }
-    check((size_t)n == len); /* no callback of ours pauses */
+    check((size_t)n == len);                     /* no callback of ours pauses */
+    for (; ss->meter.rsts > 0; ss->meter.rsts--) /* on streams that are over */
+        pay_reset(ss);
     if (nghttp2_session_want_write(ss->ng) != 0)
         h2_dirty(h);
     return 0;
@@ -677,8 +757,10 @@ static void sess_flush(struct h2 *h, struct outq *out, size_t high_water)
     while (!ss->lost && out->bytes < control_max && (n = nghttp2_session_mem_send(ss->ng, &p)) > 0)
         outq_copy(out, p, (size_t)n);
     ss->out = NULL;
+    h->n_answers_out = h->n_answers;
     if (n < 0) {
         ss->failed = true;
+        h->fault = H2_FAULT_PROTOCOL;
         snprintf(h->why, sizeof(h->why), "%s", nghttp2_strerror((int)n));
     }
     copy_slab_drop_if_idle(&ss->copy); /* an idle connection holds no buffer */
@@ -816,14 +898,14 @@ static void sess_reset(struct h2_stream *s, uint32_t code)
         return; /* over on both sides: we are in the event before its on_close */
     if (code == H2_NO_ERROR && (st->flags & SF_END_QUEUED) != 0) {
         if ((st->flags & SF_END_SENT) != 0) {
-            nghttp2_submit_rst_stream(ss->ng, NGHTTP2_FLAG_NONE, st->ng_id, code);
+            submit_rst(ss, st->ng_id, code);
             stream_detach(ss, st, code, false);
         } else {
             st->flags |= SF_STOP_AFTER;
         }
         return;
     }
-    nghttp2_submit_rst_stream(ss->ng, NGHTTP2_FLAG_NONE, st->ng_id, code);
+    submit_rst(ss, st->ng_id, code);
     stream_detach(ss, st, code, false);
 }
 
@@ -867,6 +949,29 @@ static void sess_ping(struct h2 *h, uint64_t opaque)
     h2_dirty(h);
 }
 
+static unsigned sess_sweep(struct h2 *h)
+{
+    struct sess *ss = sess_of(h);
+    struct list *next;
+    unsigned ended = 0;
+
+    for (struct list *it = ss->streams.next; it != &ss->streams; it = next) {
+        struct sstream *st = list_entry(it, struct sstream, node);
+
+        next = it->next; /* stream_detach takes st off this list */
+        if (st->out.bytes == 0) {
+            st->flags &= ~(unsigned)SF_STILL_TWICE;
+        } else if ((st->flags & SF_STILL_TWICE) == SF_STILL_TWICE) {
+            submit_rst(ss, st->ng_id, H2_ENHANCE_YOUR_CALM);
+            stream_detach(ss, st, H2_ENHANCE_YOUR_CALM, false);
+            ended++;
+        } else {
+            st->flags |= (st->flags & SF_STILL) != 0 ? SF_STILL_TWICE : SF_STILL;
+        }
+    }
+    return ended;
+}
+
 const struct h2_engine h2_engine_session = {
     .name = "session",
     .create = sess_create,
@@ -890,4 +995,5 @@ const struct h2_engine h2_engine_session = {
     .last_stream_id = sess_last_stream_id,
     .goaway = sess_goaway,
     .ping = sess_ping,
+    .sweep = sess_sweep,
 };

@@ -24,6 +24,9 @@ enum {
     STREAM_GONE = 1 << 4,       /* its on_close waits for the next flush */
     STREAM_BY_PEER = 1 << 5,    /* on_close's by_peer */
     STREAM_HEAD = 1 << 6,       /* client: the request was HEAD */
+    /* output waited at the last sweep, and at the one before; moving clears both */
+    STREAM_STILL = 1 << 7,
+    STREAM_STILL_TWICE = 1 << 7 | 1 << 8,
 };
 
 struct nstream_seg {
