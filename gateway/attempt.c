@@ -264,6 +264,7 @@ static void attempt_open(struct stream *s)
         .https = pool_has_tls(pool),
         .timeout = s->deadline_us != 0 ? timeout : NULL,
         .previous_attempts = s->n_counted > 0 ? previous : NULL,
+        .tenant = s->call.session->tenant != NULL ? s->call.session->tenant->name : NULL,
     };
 
     s->attempt.up = attempt_send_fields(s, &edits, last && s->body.bytes == 0);

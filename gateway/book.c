@@ -168,8 +168,24 @@ static void book_add_version(struct book *b, uint32_t worker, const struct repor
         histogram_merge(&v->latency_us, r->latency_us);
 }
 
+static void book_add_tenants(struct book *b, const struct report *r)
+{
+    struct gateway_stats *s = &b->stats;
+
+    if (r->n_tenants == 0)
+        return;
+    if (s->tenant_counts == NULL) {
+        s->tenants = r->tenants;
+        s->n_tenants = r->n_tenants;
+        s->tenant_counts = xcalloc(s->n_workers * r->n_tenants, sizeof(*s->tenant_counts));
+    }
+    memcpy(&s->tenant_counts[r->worker * s->n_tenants], r->tenant_counts,
+           s->n_tenants * sizeof(*s->tenant_counts));
+}
+
 void book_add(struct book *b, const struct report *r)
 {
+    book_add_tenants(b, r);
     memcpy(b->stats.worker_counters[r->worker], r->counters, sizeof(r->counters));
     b->stats.worker_epochs[r->worker] = r->epoch;
     for (size_t i = 0; i < r->n_versions; i++)
@@ -215,6 +231,7 @@ struct book *book_free(struct book *b)
     free(s->endpoints);
     free(s->worker_counters);
     free(s->worker_epochs);
+    free(s->tenant_counts);
     map_fini(&b->versions_by_key);
     map_fini(&b->endpoints_by_address);
     free(b);

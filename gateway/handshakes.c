@@ -24,8 +24,8 @@ static void on_make_room(struct timer *t)
         return;
     if (oldest->accepted_us + GRACE_US <= h->worker->loop.now_us) {
         worker_count(h->worker, COUNT_tls_handshakes_evicted);
+        /* Its place is free in this turn's reaping. */
         session_close(oldest, "slow to end its TLS handshake, and others want in");
-        handshakes_end(h, oldest);
     } else {
         arm(h);
     }

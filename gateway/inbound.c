@@ -485,11 +485,17 @@ void inbound_on_data(struct call *c, struct slab *slab, const uint8_t *p, size_t
 void inbound_on_trailers(struct call *c, const struct h2_field *fields, size_t n)
 {
     struct stream *s = container_of(c, struct stream, call);
+    struct h2_field *own;
 
     if (s->state >= STREAM_ENDED)
         return;
-    s->request_trailers = fields_copy(&s->arena, fields, n);
-    s->n_request_trailers = n;
+    own = fields_copy(&s->arena, fields, n);
+    s->request_trailers = own;
+    s->n_request_trailers = 0;
+    for (size_t i = 0; own != NULL && i < n; i++) {
+        if (!field_claims_identity(&own[i]))
+            own[s->n_request_trailers++] = own[i];
+    }
     if (s->request_trailers == NULL) {
         stream_fail(s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED,
                     "the request's trailers are over the memory limit of a call");
@@ -497,5 +503,6 @@ void inbound_on_trailers(struct call *c, const struct h2_field *fields, size_t n
     }
     inbound_half_close(s);
     if (s->attempt.up != NULL)
-        h2_send_headers(s->attempt.up, H2_TRAILERS, s->request_trailers, n, true);
+        h2_send_headers(s->attempt.up, H2_TRAILERS, s->request_trailers, s->n_request_trailers,
+                        true);
 }

@@ -135,6 +135,22 @@ static void write_version_values(struct buf *b, const struct gateway_stats *s)
     }
 }
 
+static void write_tenants(struct buf *b, const struct gateway_stats *s, const char *name,
+                          const char *help, size_t offset)
+{
+    metrics_head(b, name, "counter", help);
+    for (size_t t = 0; t < s->n_tenants; t++) {
+        uint64_t sum = 0;
+
+        for (uint32_t w = 0; w < s->n_workers; w++)
+            sum +=
+                *(const uint64_t *)((const char *)&s->tenant_counts[w * s->n_tenants + t] + offset);
+        buf_printf(b, "penstock_%s{", name);
+        metrics_label(b, true, "tenant", s->tenants[t].name);
+        end_sample(b, sum);
+    }
+}
+
 static void endpoint_sample(struct buf *b, const char *name, const struct endpoint_stats *e,
                             uint64_t value)
 {
@@ -210,5 +226,13 @@ void metrics_write(struct buf *b, const struct gateway_stats *s, const struct sn
     write_codes(b, s);
     write_durations(b, s);
     write_endpoints(b, s);
+    if (s->n_tenants > 0) {
+        write_tenants(b, s, "tenant_calls_total",
+                      "Calls that came with a certificate of this tenant.",
+                      offsetof(struct tenant_counts, started));
+        write_tenants(b, s, "tenant_calls_failed_total",
+                      "Of those, ended with a status that is the server's fault.",
+                      offsetof(struct tenant_counts, failed));
+    }
     write_snapshot(b, s, snap);
 }

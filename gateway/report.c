@@ -165,6 +165,10 @@ struct report *report_new(struct worker *w)
     r->worker = w->index;
     r->epoch = w->snap->epoch;
     memcpy(r->counters, w->counters, sizeof(r->counters));
+    r->tenants = w->tenants;
+    r->n_tenants = w->n_tenants;
+    r->tenant_counts = xcalloc(w->n_tenants + 1, sizeof(*r->tenant_counts));
+    memcpy(r->tenant_counts, w->tenant_counts, w->n_tenants * sizeof(*r->tenant_counts));
     report_take_lanes(r, w);
     balancer_each_endpoint(w->balancer, report_count_endpoint, &n_endpoints);
     r->endpoints = xcalloc(n_endpoints, sizeof(*r->endpoints));
@@ -184,6 +188,7 @@ struct report *report_free(struct report *r)
     }
     for (size_t i = 0; i < r->n_endpoints; i++)
         free(r->endpoints[i].address);
+    free(r->tenant_counts);
     free(r->versions);
     free(r->endpoints);
     free(r->packed);

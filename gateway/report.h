@@ -38,6 +38,9 @@ struct report {
     uint32_t worker;
     uint64_t epoch;
     uint64_t counters[N_COUNTERS];
+    const struct tenant_conf *tenants; /* [n_tenants], the process's */
+    struct tenant_counts *tenant_counts;
+    size_t n_tenants;
     struct report_version *versions;
     size_t n_versions;
     struct report_endpoint *endpoints;

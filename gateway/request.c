@@ -22,6 +22,18 @@ bool field_is_hop_by_hop(const struct h2_field *f)
     }
 }
 
+bool field_claims_identity(const struct h2_field *f)
+{
+    switch (f->name_len) {
+    case 15:
+        return FIELD_IS(f, "penstock-tenant");
+    case 23:
+        return FIELD_IS(f, "x-forwarded-client-cert");
+    default:
+        return false;
+    }
+}
+
 /* How many of the first fields have their strings one behind the other: those of a remembered
  * header block do. ret_bytes: of these strings. */
 static size_t fields_in_a_run(const struct h2_field *fields, size_t n, size_t *ret_bytes)
@@ -158,7 +170,7 @@ enum request_fault request_read_fields(struct request_head *ret_head, struct h2_
 
     *ret_head = (struct request_head){0};
     for (size_t i = 0; i < n; i++) {
-        if (field_is_hop_by_hop(&own[i]))
+        if (field_is_hop_by_hop(&own[i]) || field_claims_identity(&own[i]))
             continue;
         if (kept != i)
             own[kept] = own[i];
@@ -240,6 +252,10 @@ size_t request_extra(struct h2_field *dst, const struct request_edits *edits)
     if (edits->previous_attempts != NULL)
         dst[n++] = field_of("grpc-previous-rpc-attempts", sizeof("grpc-previous-rpc-attempts") - 1,
                             edits->previous_attempts);
+    if (edits->tenant != NULL) {
+        dst[n] = field_of("penstock-tenant", sizeof("penstock-tenant") - 1, edits->tenant);
+        dst[n++].flags = 0; /* few values: worth a place in the table */
+    }
     return n;
 }
 
@@ -271,7 +287,7 @@ bool request_read_loose(const struct request_head *head, struct h2_field *dst,
             continue; /* as from the whole */
         } else if (slot != NULL || f->name_len == 0 || f->name[0] == ':') {
             return false;
-        } else if (!field_is_hop_by_hop(f)) {
+        } else if (!field_is_hop_by_hop(f) && !field_claims_identity(f)) {
             dst[ret_loose->n++] = *f;
         }
     }

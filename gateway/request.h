@@ -55,6 +55,8 @@ enum request_fault request_read_fields(struct request_head *ret_head, struct h2_
 
 /* Is this a field that ends at each hop (connection, te, ...)? */
 bool field_is_hop_by_hop(const struct h2_field *f);
+/* Does it say who the client is? Only its certificate does; the gateway says it on to replicas. */
+bool field_claims_identity(const struct h2_field *f);
 /* Inline: with a literal it is a few compares of words. */
 static inline bool field_is(const struct h2_field *f, const char *name, size_t name_len)
 {
@@ -70,11 +72,12 @@ struct request_edits {
     bool https;                    /* scheme of the hop to the replica */
     const char *timeout;           /* grpc-timeout; NULL: as it is */
     const char *previous_attempts; /* grpc-previous-rpc-attempts; NULL: as it is */
+    const char *tenant;            /* penstock-tenant; NULL: none */
 };
 
 /* What an attempt sends: the call's fields, edited; te at the end. dst: room for head->n +
  * REQUEST_EXTRA_FIELDS. Returns how many. */
-#define REQUEST_EXTRA_FIELDS 3
+#define REQUEST_EXTRA_FIELDS 4
 size_t request_fields(const struct request_head *head, struct h2_field *dst,
                       const struct request_edits *edits);
 /* The same in two parts: what is the same for each call with these fields, and what is not. */

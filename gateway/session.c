@@ -135,7 +135,10 @@ static void session_new_call(struct session *s, struct h2_stream *down,
     struct request_note *note = request_note_of(w, h2_block_set(down));
     const struct local_method *local = NULL;
     const struct route_path *path = NULL;
+    struct tenant_counts *counts = worker_tenant_counts(w, s->tenant);
 
+    if (counts != NULL)
+        counts->started++;
     if (worker_is_over_memory(w, w->memory_bytes)) {
         stream_relieve(w);
         if (worker_is_over_memory(w, w->memory_bytes)) {
@@ -216,6 +219,9 @@ static void session_on_secured(void *user)
     if (conn_was_resumed(s->conn))
         worker_count(w, COUNT_tls_resumed);
     s->tenant = conn_identity(s->conn);
+    log_debug("session_secured", "worker=%u peer=%s tenant=%s msg=\"%s\"", w->index,
+              conn_peer(s->conn), s->tenant != NULL ? s->tenant->name : "",
+              conn_peer_name(s->conn));
 }
 
 /* Did it end before its TLS handshake? */

@@ -11,6 +11,7 @@
 
 #include "base/hash.h"
 #include "base/histogram.h"
+#include "conf/process.h"
 #include "conf/snapshot.h"
 
 enum counter {
@@ -49,10 +50,18 @@ struct endpoint_stats {
     uint64_t failed;
 };
 
+/* Of all workers' counts, one per tenant of penstock.json. */
+struct tenant_counts {
+    uint64_t started, failed; /* failed: as version_stats.failed */
+};
+
 struct gateway_stats {
     uint32_t n_workers;
     uint64_t (*worker_counters)[N_COUNTERS]; /* [n_workers]; a sum over workers is the process's */
-    uint64_t *worker_epochs; /* [n_workers] of the snapshot in use; 0: none reported */
+    uint64_t *worker_epochs;           /* [n_workers] of the snapshot in use; 0: none reported */
+    const struct tenant_conf *tenants; /* [n_tenants], the process's */
+    size_t n_tenants;
+    struct tenant_counts *tenant_counts; /* [n_workers * n_tenants] */
     struct version_stats **versions;
     size_t n_versions;
     struct endpoint_stats **endpoints;

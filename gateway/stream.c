@@ -129,14 +129,21 @@ const char *stream_model(const struct stream *s)
 
 void stream_end(struct stream *s, enum stream_end why, enum grpc_status status)
 {
+    const struct tenant_conf *tenant;
     struct worker *w = s->worker;
+    struct tenant_counts *counts;
 
     if (s->state >= STREAM_ENDED)
         return;
+    tenant = s->call.session->tenant;
+    counts = worker_tenant_counts(w, tenant);
     worker_count(w, ends[why].count);
-    log_debug("stream_end", "worker=%u model=%s version=%s grpc=%u took_us=%llu msg=%s", w->index,
-              stream_model(s), s->lane == NULL ? "" : s->lane->version, (unsigned)status,
+    log_debug("stream_end", "worker=%u model=%s version=%s tenant=%s grpc=%u took_us=%llu msg=%s",
+              w->index, stream_model(s), s->lane == NULL ? "" : s->lane->version,
+              tenant == NULL ? "" : tenant->name, (unsigned)status,
               (unsigned long long)(stream_now(s) - s->began_us), ends[why].name);
+    if (counts != NULL)
+        counts->failed += status_is_failure((uint32_t)status);
     stream_set_state(s, STREAM_ENDED);
     if (s->lane != NULL) {
         lane_count_end(s->lane, status, stream_now(s) - s->began_us);

@@ -395,6 +395,9 @@ int worker_init(struct worker *w, const struct worker_conf *conf, struct err *er
     list_init(&w->spare_streams);
     list_init(&w->held);
     list_init(&w->heavy);
+    w->tenants = conf->process->tenants;
+    w->n_tenants = conf->process->n_tenants;
+    w->tenant_counts = xcalloc(w->n_tenants + 1, sizeof(*w->tenant_counts));
     handshakes_init(&w->handshakes, w, conf->process->max_handshakes);
     w->held_timer.fire = reply_on_held_timer;
     w->report_timer.fire = worker_on_report_timer;
@@ -467,6 +470,7 @@ void worker_fini(struct worker *w)
     address_book_free(w->addresses);
     free(w->listeners);
     free(w->scratch);
+    free(w->tenant_counts);
     shapes_fini(&w->shapes);
     w->gateway = NULL;
 }

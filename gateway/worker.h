@@ -57,6 +57,9 @@ struct worker {
     struct list sessions; /* struct session.node */
     uint32_t max_sessions;
     struct handshakes handshakes;
+    const struct tenant_conf *tenants; /* [n_tenants], the process's */
+    size_t n_tenants;
+    struct tenant_counts *tenant_counts;
     size_t memory_bytes; /* budget; past it calls end and new ones are refused */
     size_t call_bytes;   /* of calls themselves: their fields and short messages */
 
@@ -129,6 +132,12 @@ static inline void worker_unbook_call(struct worker *w, size_t *booked)
 }
 /* There is room for TLS handshakes again. */
 void worker_accept_again(struct worker *w);
+/* tenant: NULL: nobody's. */
+static inline struct tenant_counts *worker_tenant_counts(struct worker *w,
+                                                         const struct tenant_conf *tenant)
+{
+    return tenant != NULL ? &w->tenant_counts[tenant - w->tenants] : NULL;
+}
 /* A session has ended: a drain may be over. */
 void worker_session_ended(struct worker *w);
 static inline struct paths_rules worker_paths_rules(const struct worker *w)

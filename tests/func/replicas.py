@@ -29,7 +29,7 @@ def rich_status():
 class Stock(grpc.GenericRpcHandler):
     """A grpcio server on a free port; calls: (path, metadata dict) of each call that came."""
 
-    def __init__(self, name="stock", options=(), threads=16, port=0, ready=True):
+    def __init__(self, name="stock", options=(), threads=16, port=0, ready=True, credentials=None):
         self.name = name
         self.calls = []
         self.lock = threading.Lock()
@@ -39,7 +39,8 @@ class Stock(grpc.GenericRpcHandler):
                                   options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
                                            ("grpc.so_reuseport", 0), *options])
         self.server.add_generic_rpc_handlers((self,))
-        self.port = self.server.add_insecure_port(f"127.0.0.1:{port}")
+        where = f"127.0.0.1:{port}"
+        self.port = self.server.add_secure_port(where, credentials) if credentials else self.server.add_insecure_port(where)
         self.address = f"127.0.0.1:{self.port}"
         self.server.start()
 

@@ -138,6 +138,29 @@ static void our_timeout_and_attempt_count_replace_the_client_s_and_no_length_is_
     assert_false(has(out, m, "content-length", "12"));
 }
 
+/* Whole, and as a set with loose fields behind it: the two ways that a request is read. */
+static void who_a_client_is_says_its_certificate_alone(void **state)
+{
+    struct h2_field f[16], out[24], loose_out[4];
+    struct request_head head;
+    struct request_loose loose;
+    size_t n = grpc_core_fields(f);
+
+    f[n++] = field("penstock-tenant", "spoofed");
+    f[n++] = field("x-forwarded-client-cert", "spoofed");
+    f[n++] = field("penstock-tenants", "another name");
+    assert_int_equal(request_read(&head, *state, f, n), REQUEST_OK);
+    n = request_fields(&head, out, &(struct request_edits){.tenant = NULL});
+    assert_false(has(out, n, "penstock-tenant", "spoofed"));
+    assert_false(has(out, n, "x-forwarded-client-cert", "spoofed"));
+    assert_true(has(out, n, "penstock-tenants", "another name"));
+    n = request_fields(&head, out, &(struct request_edits){.tenant = "team-a"});
+    assert_true(has(out, n, "penstock-tenant", "team-a"));
+    assert_true(request_read_loose(&head, loose_out, &f[7], 3, &loose));
+    assert_int_equal(loose.n, 1);
+    assert_true(has(loose_out, loose.n, "penstock-tenants", "another name"));
+}
+
 static void our_own_hint_wins_over_other_systems_names_for_it(void **state)
 {
     struct h2_field f[16];
@@ -210,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_requests_are_told_apart),
+        cmocka_unit_test(who_a_client_is_says_its_certificate_alone),
         cmocka_unit_test(an_attempt_keeps_order_and_duplicates_and_ends_hop_fields),
         cmocka_unit_test(
             our_timeout_and_attempt_count_replace_the_client_s_and_no_length_is_promised),
