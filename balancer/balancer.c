@@ -426,6 +426,8 @@ struct model_state *balancer_model(struct balancer *b, size_t index)
 
 int model_pick_version(struct model_state *m, uint64_t now_us)
 {
+    if (m->n == 1)
+        return m->split.parts[0].weight > 0 ? 0 : -1;
     for (size_t i = 0; i < m->n; i++)
         m->ready[i] = cluster_is_ready(m->clusters[i], now_us);
     return split_pick(&m->split, m->ready);

@@ -14,16 +14,9 @@
 #define SPARE_TRIM    8             /* the share of those above it that goes each time */
 #define MIB           ((size_t)1024 * 1024)
 #define READ_ON_US    US_PER_S /* for what an HTTP client still has to say when it is refused */
-#define HEAVY_BYTES   OUTQ_COPY_BELOW /* less is copied: it pins no slab of its own */
-
-enum gauge { GAUGE_NONE = 0, GAUGE_QUEUED, GAUGE_AT_REPLICA }; /* of the lane */
 
 #define TO(s) (1u << STREAM_##s)
-static const struct {
-    const char *name;
-    unsigned next;
-    enum gauge gauge; /* which one counts a call of this state */
-} states[STREAM_N_STATES] = {
+const struct stream_state_row stream_states[STREAM_N_STATES] = {
     [STREAM_HEADERS] = {"headers", TO(QUEUED) | TO(SENT) | TO(ENDED), GAUGE_NONE},
     [STREAM_QUEUED] = {"queued", TO(QUEUED) | TO(SENT) | TO(ENDED), GAUGE_QUEUED},
     [STREAM_SENT] = {"sent", TO(SENT) | TO(QUEUED) | TO(REPLYING) | TO(ENDED),
@@ -56,7 +49,7 @@ static const struct {
 /* Take this call's part out of (by -1) or into (1) the lane's gauges. */
 static void stream_join_lane(struct stream *s, struct lane *l, uint32_t by)
 {
-    const enum gauge g = states[s->state].gauge;
+    const enum stream_gauge g = stream_states[s->state].gauge;
 
     if (g == GAUGE_NONE)
         return;
@@ -82,22 +75,24 @@ static void stream_join_queue(struct stream *s)
         list_push_back(&s->lane->queue, &s->queue_node);
 }
 
-void stream_set_state(struct stream *s, enum stream_state to)
+void stream_log_state(const struct stream *s, enum stream_state to)
+{
+    log_debug("stream_state", "worker=%u from=%s to=%s", s->worker->index,
+              stream_states[s->state].name, stream_states[to].name);
+}
+
+void stream_move_gauge(struct stream *s, enum stream_state to)
 {
     struct lane *l = s->lane;
-    const bool moves = l != NULL && states[s->state].gauge != states[to].gauge;
 
-    check(states[s->state].next & (1u << to));
-    log_debug("stream_state", "worker=%u from=%s to=%s", s->worker->index, states[s->state].name,
-              states[to].name);
-    if (moves)
+    if (l != NULL)
         stream_join_lane(s, l, (uint32_t)-1);
     if (s->state == STREAM_QUEUED)
         stream_leave_queue(s, to);
     if (to == STREAM_QUEUED)
         stream_join_queue(s);
     s->state = to;
-    if (moves)
+    if (l != NULL)
         stream_join_lane(s, l, 1);
 }
 
@@ -186,13 +181,6 @@ void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status,
  * them, and those that for longest have not said where they want to go. Calls that wait for a
  * replica are spared: there, the newcomer is refused. */
 
-static size_t stream_held_bytes(const struct stream *s)
-{
-    const uint64_t request = s->state < STREAM_ENDED ? s->request_bytes - s->credited_bytes : 0;
-
-    return (size_t)request + (s->call.down != NULL ? s->reply_bytes : 0);
-}
-
 static void stream_evict(struct stream *s)
 {
     const size_t bytes = stream_held_bytes(s);
@@ -229,13 +217,11 @@ void stream_relieve(struct worker *w)
         stream_evict(s);
 }
 
-void stream_weigh(struct stream *s)
+void stream_weigh_heavy(struct stream *s)
 {
     const bool idle = s->state == STREAM_HEADERS && !s->routed;
 
-    if (s->booked_bytes > 0)
-        worker_book_call(s->worker, &s->booked_bytes, s->arena.used_bytes);
-    if (!idle && (stream_held_bytes(s) <= HEAVY_BYTES || s->state < STREAM_SENT))
+    if (!idle && (stream_held_bytes(s) <= STREAM_HEAVY_BYTES || s->state < STREAM_SENT))
         list_remove(&s->heavy_node);
     else if (!list_is_linked(&s->heavy_node))
         list_push_back(&s->worker->heavy, &s->heavy_node);

@@ -22,6 +22,7 @@
 #define GATEWAY_STREAM_H
 
 #include "balancer/balancer.h"
+#include "base/log.h"
 #include "gateway/body.h"
 #include "gateway/lane.h"
 #include "gateway/note.h"
@@ -147,7 +148,24 @@ void stream_start(struct session *session, struct h2_stream *down, struct reques
                   const struct route_path *path, const struct h2_field *fields, size_t n, bool end);
 /* Free a part of the spare streams that a busier time has left. */
 void stream_trim_spares(struct worker *w);
-void stream_set_state(struct stream *s, enum stream_state to);
+enum stream_gauge { GAUGE_NONE = 0, GAUGE_QUEUED, GAUGE_AT_REPLICA }; /* of the lane */
+extern const struct stream_state_row {
+    const char *name;
+    unsigned next;           /* bits of states that may follow */
+    enum stream_gauge gauge; /* which one counts a call of this state */
+} stream_states[STREAM_N_STATES];
+void stream_log_state(const struct stream *s, enum stream_state to);
+void stream_move_gauge(struct stream *s, enum stream_state to);
+static inline void stream_set_state(struct stream *s, enum stream_state to)
+{
+    check(stream_states[s->state].next & (1u << to));
+    if (log_is_on(LOG_DEBUG))
+        stream_log_state(s, to);
+    if (stream_states[s->state].gauge != stream_states[to].gauge || to == STREAM_QUEUED)
+        stream_move_gauge(s, to);
+    else
+        s->state = to;
+}
 /* End the call with a status made here: the client gets "penstock: " and the text, in trailers-only
  * form while it has seen nothing. Cancels the attempt. */
 void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status, const char *fmt,
@@ -166,7 +184,23 @@ void stream_start_deadline(struct stream *s, uint64_t timeout_us); /* from the c
 const char *stream_model(const struct stream *s); /* "" before the route is known */
 uint64_t stream_now(const struct stream *s);
 void stream_set_lane(struct stream *s, struct lane *l); /* lets go of the one before */
-void stream_weigh(struct stream *s); /* bytes came or went: book whether it holds many */
+#define STREAM_HEAVY_BYTES OUTQ_COPY_BELOW /* less is copied: it pins no slab of its own */
+static inline size_t stream_held_bytes(const struct stream *s)
+{
+    const uint64_t request = s->state < STREAM_ENDED ? s->request_bytes - s->credited_bytes : 0;
+
+    return (size_t)request + (s->call.down != NULL ? s->reply_bytes : 0);
+}
+/* Bytes came or went: book what it holds, and whether that is much. */
+void stream_weigh_heavy(struct stream *s);
+static inline void stream_weigh(struct stream *s)
+{
+    if (s->booked_bytes != s->arena.used_bytes + CALL_BYTES && s->booked_bytes > 0)
+        worker_book_call(s->worker, &s->booked_bytes, s->arena.used_bytes);
+    if (s->state < STREAM_SENT || list_is_linked(&s->heavy_node) ||
+        stream_held_bytes(s) > STREAM_HEAVY_BYTES)
+        stream_weigh_heavy(s);
+}
 /* While the worker is over its memory budget, end those calls that have held bytes longest. */
 void stream_relieve(struct worker *w);
 void stream_spare_free(struct stream *s); /* one of worker.spare_streams, at the worker's end */

@@ -15,6 +15,8 @@
  * be dialled in a tight loop. */
 #define SHORT_LIFE_US 1000000
 
+#define GROW_WHOLE 1024u /* conf.grow_ratio in whole numbers: it is looked at with each call */
+
 enum pconn_state { PCONN_DIALLING = 0, PCONN_READY, PCONN_RETIRING };
 
 struct pconn {
@@ -23,6 +25,7 @@ struct pconn {
     struct pool *pool; /* NULL: the pool is gone, the connection is closing */
     struct list node;
     struct conn *conn;
+    uint32_t capacity; /* streams at once: the peer's limit and ours */
     uint64_t ready_us;
 };
 
@@ -34,6 +37,7 @@ struct pool {
     struct pool_conf conf;
     struct pool_ops ops;
     void *user;
+    uint32_t grow_ratio; /* of GROW_WHOLE */
     struct list conns;
     uint32_t n_conns[PCONN_RETIRING + 1];
     struct list waiters;
@@ -122,28 +126,34 @@ static uint32_t pconn_capacity(const struct pconn *pc)
     return ours != 0 && ours < peers ? ours : peers;
 }
 
-static bool pconn_has_room(const struct pconn *pc)
-{
-    struct h2 *h = conn_h2(pc->conn);
-
-    return pc->state == PCONN_READY && conn_is_ready(pc->conn) &&
-           h2_n_streams(h) < pconn_capacity(pc) && h2_can_open(h);
-}
-
-static struct pconn *pool_least_loaded(const struct pool *p)
+/* The ready connection with the fewest streams that takes one more; NULL: none does. ret_grow:
+ * those that are ready are filled to the ratio, or one of them is used up: pool_grow has work. */
+static struct pconn *pool_least_loaded(const struct pool *p, bool *ret_grow)
 {
     struct pconn *best = NULL;
-    uint32_t fewest = 0;
+    uint64_t used = 0, room = 0;
+    uint32_t fewest = UINT32_MAX;
+    bool used_up = false;
 
     list_each (&p->conns, it) {
         struct pconn *pc = list_entry(it, struct pconn, node);
-        const uint32_t n = h2_n_streams(conn_h2(pc->conn));
+        const struct h2 *h = conn_h2(pc->conn);
+        const uint32_t n = h2_n_streams(h);
 
-        if ((best == NULL || n < fewest) && pconn_has_room(pc)) {
-            best = pc;
-            fewest = n;
+        if (pc->state != PCONN_READY)
+            continue;
+        used += n;
+        room += pc->capacity;
+        if (n >= fewest || n >= pc->capacity || !conn_is_ready(pc->conn))
+            continue;
+        if (!h2_can_open(h)) {
+            used_up = true;
+            continue;
         }
+        best = pc;
+        fewest = n;
     }
+    *ret_grow = used_up || (used + 1) * GROW_WHOLE >= p->grow_ratio * room;
     return best;
 }
 
@@ -171,34 +181,39 @@ static void pool_grow(struct pool *p)
             pconn_check_retired(pc);
         } else if (pc->state == PCONN_READY) {
             used += h2_n_streams(conn_h2(pc->conn));
-            room += pconn_capacity(pc);
+            room += pc->capacity;
         }
     }
     if (p->n_conns[PCONN_DIALLING] > 0 || pool_n_live(p) >= p->conf.max_conns || p->redial_waits)
         return;
-    if ((double)used >= p->conf.grow_ratio * (double)room)
+    if (used * GROW_WHOLE >= p->grow_ratio * room)
         pool_dial(p);
 }
 
 struct h2_stream *pool_open(struct pool *p, struct h2_set *set, const struct h2_field *fields,
                             size_t n, bool end, void *stream_user)
 {
-    struct pconn *pc = p->draining ? NULL : pool_least_loaded(p);
     struct h2_stream *s = NULL;
+    struct pconn *pc;
+    bool grow;
 
     if (p->draining)
         return NULL;
+    pc = pool_least_loaded(p, &grow);
     if (pc != NULL && set != NULL)
         s = h2_open_set(conn_h2(pc->conn), set, fields, n, end, stream_user);
     else if (pc != NULL)
         s = h2_open(conn_h2(pc->conn), fields, n, end, stream_user);
-    pool_grow(p);
+    if (grow)
+        pool_grow(p);
     return s;
 }
 
 bool pool_can_open(const struct pool *p)
 {
-    return !p->draining && pool_least_loaded(p) != NULL;
+    bool grow;
+
+    return !p->draining && pool_least_loaded(p, &grow) != NULL;
 }
 
 bool pool_has_tls(const struct pool *p)
@@ -360,6 +375,7 @@ static void pc_settings(void *user)
 
     if (p == NULL)
         return;
+    pc->capacity = pconn_capacity(pc);
     if (pc->state == PCONN_DIALLING) {
         pconn_set_state(pc, PCONN_READY);
         pc->ready_us = p->loop->now_us;
@@ -482,6 +498,7 @@ struct pool *pool_new(struct loop *l, const struct net_addr *addr, const struct 
     p->addr = *addr;
     p->conf = *conf;
     p->user = user;
+    p->grow_ratio = (uint32_t)(conf->grow_ratio * GROW_WHOLE);
     list_init(&p->conns);
     list_init(&p->waiters);
     p->dirty.flush = pool_serve;
