@@ -60,6 +60,26 @@ static const struct conf_field process_fields[] = {
               .doc = "Who clients are, by their certificates; see `tenant`."),
     CONF_UINT(struct process_conf, memory_mib, "memory_mib", .unit = "MiB", .min = 16,
               .max = 1048576, .dflt = 1024, .doc = "Memory budget of one worker."),
+    CONF_UINT(struct process_conf, upstream_connect_ms, "upstream_connect_ms", .unit = "ms",
+              .min = 1, .max = 60000, .dflt = 1000,
+              .doc = "A replica that takes no TCP connection for so long is passed over."),
+    CONF_UINT(struct process_conf, upstream_settings_ms, "upstream_settings_ms", .unit = "ms",
+              .min = 1, .max = 60000, .dflt = 5000,
+              .doc = "After that, for TLS and the first SETTINGS frame."),
+    CONF_UINT(struct process_conf, upstream_no_streams_ms, "upstream_no_streams_ms", .unit = "ms",
+              .max = 3600000, .dflt = 5000,
+              .doc =
+                  "A replica whose MAX_CONCURRENT_STREAMS is 0 for so long is out of use. 0: its "
+                  "calls wait."),
+    CONF_UINT(struct process_conf, upstream_ping_after_ms, "upstream_ping_after_ms", .unit = "ms",
+              .max = 3600000, .dflt = 10000,
+              .doc =
+                  "A replica with calls that is silent for so long gets a PING; the third of one "
+                  "silence, and each later one, waits 5 minutes, since gRPC servers close the "
+                  "connection on more. 0: never."),
+    CONF_UINT(struct process_conf, upstream_ping_timeout_ms, "upstream_ping_timeout_ms",
+              .unit = "ms", .min = 1, .max = 600000, .dflt = 2000,
+              .doc = "No answer to it for so long: the connection's calls end with UNAVAILABLE."),
     CONF_END,
 };
 const struct conf_table conf_process_table = {

@@ -53,6 +53,13 @@ struct process_conf {
     struct tenant_conf *tenants;
     size_t n_tenants;
     uint32_t memory_mib; /* budget of one worker */
+
+    /* connections to replicas */
+    uint32_t upstream_connect_ms;
+    uint32_t upstream_settings_ms;
+    uint32_t upstream_no_streams_ms;
+    uint32_t upstream_ping_after_ms;
+    uint32_t upstream_ping_timeout_ms;
 };
 
 void process_conf_default(struct process_conf *c);

@@ -407,7 +407,7 @@ static void upstream_on_sent(void *user, struct h2_stream *up, size_t bytes)
 static void upstream_on_close(void *user, struct h2_stream *up, uint32_t code, bool by_peer)
 {
     struct stream *s = stream_of(up);
-    char why[100];
+    char why[160];
 
     (void)user;
     (void)by_peer;
@@ -425,7 +425,9 @@ static void upstream_on_close(void *user, struct h2_stream *up, uint32_t code, b
         return;
     }
     if (code == H2_CONNECT_ERROR && h2_is_done(h2_stream_h2(up))) {
-        attempt_failed(s, OUTCOME_LOST, GRPC_UNAVAILABLE, "broke its connection under the call");
+        snprintf(why, sizeof(why), "broke its connection under the call: %s",
+                 h2_why_done(h2_stream_h2(up)));
+        attempt_failed(s, OUTCOME_LOST, GRPC_UNAVAILABLE, why);
         return;
     }
     switch (code) {

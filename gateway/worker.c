@@ -406,6 +406,11 @@ int worker_init(struct worker *w, const struct worker_conf *conf, struct err *er
     w->memory_bytes = conf->process->memory_mib * MIB;
     pool_conf_default(&w->upstream);
     w->upstream.conn.engine = conf->engine;
+    w->upstream.conn.connect_timeout_us = conf->process->upstream_connect_ms * US_PER_MS;
+    w->upstream.conn.settings_timeout_us = conf->process->upstream_settings_ms * US_PER_MS;
+    w->upstream.conn.ping_after_us = conf->process->upstream_ping_after_ms * US_PER_MS;
+    w->upstream.conn.ping_timeout_us = conf->process->upstream_ping_timeout_ms * US_PER_MS;
+    w->upstream.no_streams_us = conf->process->upstream_no_streams_ms * US_PER_MS;
     w->upstream.seed = seed;
     w->balancer = balancer_new(conf->n_workers, seed, &worker_hooks, w);
     w->local = local_new();

@@ -11,6 +11,8 @@
 
 #include "base/check.h"
 #include "base/xalloc.h"
+#include "net/greeting.h"
+#include "net/keepalive.h"
 #include "net/linger.h"
 #include "net/tls.h"
 
@@ -48,6 +50,8 @@ struct conn {
     bool wrote;     /* anything at all */
     bool peer_ended;
     bool first_read_done;
+    bool dialled;
+    struct greeting greeting; /* of a dialled server */
     bool draining;
     bool idle;    /* the reason for it */
     bool drained; /* the last GOAWAY is on its way: nothing new will be taken */
@@ -59,8 +63,8 @@ struct conn {
     struct dirty dirty;
     struct dead dead;
     struct timer timer; /* the earliest of the times below; 0: not wanted */
-    uint64_t setup_by_us, drain_by_us, ping_at_us, pong_by_us, block_by_us, sweep_at_us;
-    uint64_t recv_us;    /* last bytes from the peer */
+    uint64_t setup_by_us, drain_by_us, block_by_us, sweep_at_us;
+    struct keepalive alive;
     uint64_t written_us; /* the socket last took bytes, or all that there were */
     uint64_t n_stalled;
     enum conn_end how;
@@ -126,6 +130,7 @@ static void conn_reap(struct dead *d)
         }
         conn_write(c);
     }
+    h2_note_why(c->h2, c->why);
     h2_lost(c->h2);
     if (c->ops.on_closed != NULL)
         c->ops.on_closed(c->user, c->why);
@@ -166,31 +171,12 @@ static void conn_arm(struct conn *c)
 {
     uint64_t at = earlier(c->setup_by_us, c->drain_by_us);
 
-    at = earlier(earlier(at, c->ping_at_us), c->pong_by_us);
+    at = earlier(earlier(at, c->alive.look_us), c->alive.answer_by_us);
     at = earlier(earlier(at, c->block_by_us), c->sweep_at_us);
     if (at == 0 || c->state == CONN_CLOSING)
         timer_stop(c->loop, &c->timer);
     else
         timer_start(c->loop, &c->timer, at);
-}
-
-/* Silence counts only while a stream is open; the timer itself runs on, or each call would move it.
- */
-static void conn_check_ping(struct conn *c, uint64_t now_us)
-{
-    const uint64_t due_us = c->recv_us + c->conf.ping_after_us;
-
-    if (c->ping_at_us == 0 || now_us < c->ping_at_us)
-        return;
-    if (due_us > now_us) {
-        c->ping_at_us = due_us;
-    } else if (h2_n_streams(c->h2) == 0) {
-        c->ping_at_us = now_us + c->conf.ping_after_us;
-    } else {
-        h2_ping(c->h2, KEEP_PING);
-        c->ping_at_us = 0;
-        c->pong_by_us = now_us + c->conf.ping_timeout_us;
-    }
 }
 
 /* How often conn_check_still looks; 0: never. */
@@ -250,7 +236,7 @@ static bool conn_check_still(struct conn *c, uint64_t now_us)
     }
     if (stall_us != 0 && h2_n_streams(c->h2) > 0)
         c->n_stalled += h2_sweep_stalled(c->h2);
-    if (idle_us != 0 && h2_n_streams(c->h2) == 0 && now_us >= c->recv_us + idle_us &&
+    if (idle_us != 0 && h2_n_streams(c->h2) == 0 && now_us >= c->alive.heard_us + idle_us &&
         !c->draining) {
         conn_drain(c);
         c->idle = true;
@@ -270,7 +256,7 @@ static void conn_on_timer(struct timer *t)
                                                    : "no HTTP/2 SETTINGS from the peer in time");
         return;
     }
-    if (c->pong_by_us != 0 && now_us >= c->pong_by_us) {
+    if (keepalive_is_dead(&c->alive, now_us)) {
         c->broken = true;
         conn_fail(c, CONN_END_SILENT, "no answer to PING in %llu ms",
                   (unsigned long long)(c->conf.ping_timeout_us / 1000));
@@ -280,7 +266,8 @@ static void conn_on_timer(struct timer *t)
         conn_final_goaway(c);
     if (!conn_check_block(c, now_us) || !conn_check_still(c, now_us))
         return;
-    conn_check_ping(c, now_us);
+    if (keepalive_asks(&c->alive, h2_n_streams(c->h2), now_us))
+        h2_ping(c->h2, KEEP_PING);
     conn_arm(c);
 }
 
@@ -296,6 +283,7 @@ static void ev_headers(void *user, struct h2_stream *s, enum h2_block kind,
 {
     struct conn *c = conn_of(user);
 
+    keepalive_got_news(&c->alive);
     c->ops.h2.on_headers(c->user, s, kind, fields, n, end);
 }
 
@@ -304,6 +292,7 @@ static void ev_data(void *user, struct h2_stream *s, struct slab *slab, const ui
 {
     struct conn *c = conn_of(user);
 
+    keepalive_got_news(&c->alive);
     c->ops.h2.on_data(c->user, s, slab, p, len, end);
 }
 
@@ -353,9 +342,7 @@ static void ev_ping_ack(void *user, uint64_t opaque)
     if (opaque == DRAIN_PING && c->drain_by_us != 0) {
         conn_final_goaway(c);
         conn_arm(c);
-    } else if (opaque == KEEP_PING && c->pong_by_us != 0) {
-        c->pong_by_us = 0;
-        c->ping_at_us = c->loop->now_us + c->conf.ping_after_us;
+    } else if (opaque == KEEP_PING && keepalive_answered(&c->alive, c->loop->now_us)) {
         conn_arm(c);
     } else if (c->ops.h2.on_ping_ack != NULL) {
         c->ops.h2.on_ping_ack(c->user, opaque);
@@ -492,17 +479,6 @@ static void conn_flush(struct dirty *d)
 
 /* ---- reading ---- */
 
-static bool is_http1(const uint8_t *p, size_t len)
-{
-    static const char *const methods[] = {"GET ",    "POST ",    "PUT ",   "HEAD ",
-                                          "DELETE ", "OPTIONS ", "PATCH ", "CONNECT "};
-
-    for (size_t i = 0; i < ARRAY_LEN(methods); i++)
-        if (len >= strlen(methods[i]) && memcmp(p, methods[i], strlen(methods[i])) == 0)
-            return true;
-    return false;
-}
-
 /* What a peer sends first shows whether it is in the right place. Returns false when c ended. */
 static bool conn_first_read(struct conn *c, const uint8_t *p, size_t len)
 {
@@ -514,13 +490,13 @@ static bool conn_first_read(struct conn *c, const uint8_t *p, size_t len)
         conn_fail(c, CONN_END_STRANGER, "the client speaks cleartext to a TLS port");
         return false;
     }
-    if (is_http1(p, len)) {
+    if (greeting_is_http1_request(p, len)) {
         c->wrote = send(c->fd, http1_answer, sizeof(http1_answer) - 1, MSG_NOSIGNAL) > 0;
         c->broken = true; /* our SETTINGS must not follow it */
         conn_fail(c, CONN_END_STRANGER, "the client speaks HTTP/1");
         return false;
     }
-    if (len >= 2 && p[0] == 0x16 && p[1] == 0x03) {
+    if (greeting_is_tls_hello(p, len)) {
         c->broken = true;
         conn_fail(c, CONN_END_STRANGER, "the client speaks TLS to a cleartext port");
         return false;
@@ -529,11 +505,25 @@ static bool conn_first_read(struct conn *c, const uint8_t *p, size_t len)
     return true;
 }
 
+/* Called with what a dialled server says before its SETTINGS. False: c ended. */
+static bool conn_judge_greeting(struct conn *c, const uint8_t *p, size_t len)
+{
+    const char *stranger = greeting_of_server(&c->greeting, p, len);
+
+    if (stranger == NULL)
+        return true;
+    c->broken = true; /* a GOAWAY would say nothing to it */
+    conn_fail(c, CONN_END_STRANGER, "%s", stranger);
+    return false;
+}
+
 static void conn_take(struct conn *c, struct slab *slab, const uint8_t *p, size_t len)
 {
     struct err err;
 
     loop_read_taken(c->loop, len);
+    if (c->dialled && c->setup_by_us != 0 && !conn_judge_greeting(c, p, len))
+        return;
     if (h2_recv(c->h2, slab, p, len, &err) != 0) {
         conn_fail(c, conn_fault(c), "%s", err.text);
         return;
@@ -627,7 +617,7 @@ static void conn_read(struct conn *c)
         conn_fail(c, CONN_END_PEER, "%s", n == 0 ? "closed by the peer" : strerror(errno));
         return;
     }
-    c->recv_us = c->loop->now_us;
+    keepalive_heard(&c->alive, c->loop->now_us);
     if (!c->first_read_done && !conn_first_read(c, p, (size_t)n))
         return;
     if (c->tls != NULL)
@@ -674,8 +664,7 @@ static void conn_tune_socket(int fd, int family)
 static void conn_dialled(struct conn *c)
 {
     c->state = CONN_READY;
-    if (c->conf.ping_after_us != 0)
-        c->ping_at_us = c->loop->now_us + c->conf.ping_after_us;
+    keepalive_start(&c->alive, c->conf.ping_after_us, c->conf.ping_timeout_us, c->loop->now_us);
     c->sweep_at_us = conn_sweep_us(c) != 0 ? c->loop->now_us + conn_sweep_us(c) : 0;
     conn_arm(c);
     if (c->ops.on_ready != NULL)
@@ -694,8 +683,9 @@ static void conn_secured(struct conn *c)
 static void conn_connected(struct conn *c)
 {
     conn_tune_socket(c->fd, c->peer.sa.ss_family);
-    c->recv_us = c->loop->now_us;
     c->first_read_done = true;
+    if (c->conf.settings_timeout_us != 0)
+        c->setup_by_us = c->loop->now_us + c->conf.settings_timeout_us;
     ev_io_start(c->loop->ev, &c->readable);
     loop_mark_dirty(c->loop, &c->dirty);
     if (c->tls != NULL) {
@@ -754,7 +744,6 @@ static struct conn *conn_new(struct loop *l, int fd, enum h2_role role,
     c->dirty.flush = conn_flush;
     c->dead.reap = conn_reap;
     c->timer.fire = conn_on_timer;
-    c->recv_us = l->now_us;
     outq_init(&c->out, &l->slabs);
     outq_init(&c->cipher, &l->slabs);
     ev_io_init(&c->readable, conn_on_readable, fd, EV_READ);
@@ -776,8 +765,7 @@ struct conn *conn_accept(struct loop *l, int fd, const struct conn_conf *conf,
     net_addr_of_peer(fd, &c->peer);
     conn_tune_socket(fd, c->peer.sa.ss_family);
     c->state = CONN_SETUP;
-    if (conf->ping_after_us != 0)
-        c->ping_at_us = l->now_us + conf->ping_after_us;
+    keepalive_start(&c->alive, conf->ping_after_us, conf->ping_timeout_us, l->now_us);
     c->sweep_at_us = conn_sweep_us(c) != 0 ? l->now_us + conn_sweep_us(c) : 0;
     ev_io_start(l->ev, &c->readable);
     return c;
@@ -792,6 +780,7 @@ struct conn *conn_dial(struct loop *l, const struct net_addr *addr, const struct
     struct conn *c = conn_new(l, fd, H2_CLIENT, conf, ops, user);
     int r;
 
+    c->dialled = true;
     c->peer = *addr;
     if (conf->tls != NULL) {
         char host[sizeof(addr->text)];

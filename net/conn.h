@@ -69,9 +69,10 @@ struct conn_conf {
     struct h2_limits limits;
     struct tls_ctx *tls;  /* NULL: cleartext, prior knowledge; lives as long as any conn */
     const char *tls_host; /* dial: what the certificate must name; NULL: the address's host */
-    uint64_t connect_timeout_us; /* dial and TLS handshake */
-    uint64_t ping_after_us;      /* open streams and silence this long: PING; 0: never */
-    uint64_t ping_timeout_us;    /* no answer to it: the connection is dead */
+    uint64_t connect_timeout_us;  /* dial; accepted ones: until the peer's SETTINGS */
+    uint64_t settings_timeout_us; /* dialled: then for TLS and SETTINGS; 0: within the above */
+    uint64_t ping_after_us;       /* open streams and silence this long: PING; 0: never */
+    uint64_t ping_timeout_us;     /* no answer to it: the connection is dead */
     /* each 0: never */
     uint64_t block_timeout_us; /* from the first byte of a frame or header block to its last */
     uint64_t stall_timeout_us; /* output that does not move: its stream is reset; when the socket

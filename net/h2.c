@@ -1,5 +1,6 @@
 #include "net/h2.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +125,12 @@ bool h2_wants_flush(const struct h2 *h)
 bool h2_is_done(const struct h2 *h)
 {
     return h->engine->is_done(h);
+}
+
+void h2_note_why(struct h2 *h, const char *why)
+{
+    if (h->why[0] == '\0')
+        snprintf(h->why, sizeof(h->why), "%s", why);
 }
 
 const char *h2_why_done(const struct h2 *h)

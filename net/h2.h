@@ -179,6 +179,7 @@ void h2_flush(struct h2 *h, struct outq *out, size_t high_water);
 bool h2_wants_flush(const struct h2 *h);     /* something could go out if there were room */
 bool h2_is_done(const struct h2 *h);         /* nothing more will come or go: close the transport */
 const char *h2_why_done(const struct h2 *h); /* the error that ended it; "" if none */
+void h2_note_why(struct h2 *h, const char *why); /* what the transport knows, where there is none */
 enum h2_fault h2_fault(const struct h2 *h);
 /* The peer is near one of its limits, or out of ids: time for conn_drain. Stays true. */
 bool h2_is_strained(const struct h2 *h);

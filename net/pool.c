@@ -17,6 +17,11 @@
 
 #define GROW_WHOLE 1024u /* conf.grow_ratio in whole numbers: it is looked at with each call */
 
+/* A gRPC server says so with GOAWAY(ENHANCE_YOUR_CALM); then clients double their time (gRPC A8).
+ */
+#define TOO_MANY_PINGS    "too_many_pings"
+#define PING_AFTER_MAX_US (3600 * UINT64_C(1000000))
+
 enum pconn_state { PCONN_DIALLING = 0, PCONN_READY, PCONN_RETIRING };
 
 struct pconn {
@@ -43,7 +48,8 @@ struct pool {
     struct list waiters;
     struct dirty dirty; /* serves waiters, tells drained */
     struct timer redial;
-    bool redial_waits; /* back-off runs */
+    struct timer starved; /* runs while every ready connection allows 0 streams */
+    bool redial_waits;    /* back-off runs */
     bool draining;
     void (*on_drained)(void *user);
     unsigned n_failures; /* in a row */
@@ -71,6 +77,7 @@ void pool_conf_default(struct pool_conf *c)
         .grow_ratio = 0.8,
         .backoff_min_us = 100000, /* a replica that restarts is missed for no longer */
         .backoff_max_us = 5000000,
+        .no_streams_us = 5000000,
         .seed = 1,
     };
     conn_conf_default(&c->conn);
@@ -353,17 +360,63 @@ void pool_set_tls(struct pool *p, struct tls_ctx *tls)
     }
 }
 
+static void pool_ping_less(struct pool *p)
+{
+    uint64_t *after_us = &p->conf.conn.ping_after_us;
+
+    *after_us = 2 * *after_us < PING_AFTER_MAX_US ? 2 * *after_us : PING_AFTER_MAX_US;
+}
+
 static void pc_goaway(void *user, uint32_t last_stream_id, uint32_t code, const uint8_t *debug,
                       size_t debug_len)
 {
     struct pconn *pc = pconn_of(user);
 
     (void)last_stream_id;
-    (void)code;
-    (void)debug;
-    (void)debug_len;
+    if (pc->pool != NULL && code == H2_ENHANCE_YOUR_CALM &&
+        debug_len == sizeof(TOO_MANY_PINGS) - 1 && memcmp(debug, TOO_MANY_PINGS, debug_len) == 0)
+        pool_ping_less(pc->pool);
     if (pc->pool != NULL && pc->state == PCONN_READY)
         pconn_retire(pc);
+}
+
+static bool pool_is_starved(const struct pool *p)
+{
+    list_each (&p->conns, it) {
+        const struct pconn *pc = list_entry(it, struct pconn, node);
+
+        if (pc->state == PCONN_READY && h2_peer_max_streams(conn_h2(pc->conn)) > 0)
+            return false;
+    }
+    return p->n_conns[PCONN_READY] > 0;
+}
+
+static void pool_watch_starvation(struct pool *p)
+{
+    if (p->conf.no_streams_us == 0 || p->draining || !pool_is_starved(p))
+        timer_stop(p->loop, &p->starved);
+    else if (!heap_node_is_linked(&p->starved.node))
+        timer_start(p->loop, &p->starved, p->loop->now_us + p->conf.no_streams_us);
+}
+
+/* Calls that run may end; nobody waits any longer for a server that takes none. */
+static void pool_on_starved(struct timer *t)
+{
+    struct pool *p = container_of(t, struct pool, starved);
+
+    if (!pool_is_starved(p))
+        return;
+    list_each (&p->conns, it) {
+        struct pconn *pc = list_entry(it, struct pconn, node);
+
+        if (pc->state == PCONN_READY) {
+            pconn_set_state(pc, PCONN_RETIRING);
+            pconn_check_retired(pc);
+        }
+    }
+    p->n_failures++;
+    pool_mark(p);
+    pool_fail(p, "allows no calls: its MAX_CONCURRENT_STREAMS is 0"); /* may free p */
 }
 
 /* The first SETTINGS, not the connect, make it ready: a port that accepts may not speak HTTP/2, and
@@ -384,10 +437,13 @@ static void pc_settings(void *user)
             return;
         }
         pool_mark(p);
+        pool_watch_starvation(p);
         pool_set_state(p, POOL_UP, "");
-    } else if (!list_is_empty(&p->waiters)) {
-        pool_mark(p); /* the limit may have risen */
+        return;
     }
+    pool_watch_starvation(p);
+    if (!list_is_empty(&p->waiters))
+        pool_mark(p); /* the limit may have risen */
 }
 
 static void pc_closed(void *user, const char *why)
@@ -503,6 +559,7 @@ struct pool *pool_new(struct loop *l, const struct net_addr *addr, const struct 
     list_init(&p->waiters);
     p->dirty.flush = pool_serve;
     p->redial.fire = pool_on_redial;
+    p->starved.fire = pool_on_starved;
     rng_init(&p->rng, conf->seed);
     p->ops.h2 = ops->h2;
     if (conf->min_conns > 0) {
@@ -532,6 +589,7 @@ struct pool *pool_free(struct pool *p)
     }
     check(list_is_empty(&p->waiters));
     timer_stop(p->loop, &p->redial);
+    timer_stop(p->loop, &p->starved);
     list_remove(&p->dirty.node);
     p->magic = 0;
     free(p);
@@ -564,6 +622,7 @@ void pool_drain(struct pool *p, void (*on_drained)(void *user))
     p->draining = true;
     p->on_drained = on_drained;
     timer_stop(p->loop, &p->redial);
+    timer_stop(p->loop, &p->starved);
     list_each (&p->conns, it) {
         struct pconn *pc = list_entry(it, struct pconn, node);
 

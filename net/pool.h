@@ -29,7 +29,8 @@ enum pool_state {
     POOL_IDLE = 0, /* no connection and no wish for one (lazy, or all were closed while idle) */
     POOL_DIALLING, /* none ready yet, a dial is under way, none failed since the last success */
     POOL_UP,       /* at least one connection is ready */
-    POOL_DOWN, /* the last dial failed or the last connection broke; dialled again by back-off */
+    POOL_DOWN, /* the last dial failed, the last connection broke, or none allowed streams; dialled
+                  again by back-off */
 };
 const char *pool_state_name(enum pool_state s);
 
@@ -41,7 +42,8 @@ struct pool_conf {
     double grow_ratio;    /* 0..1 */
     uint64_t backoff_min_us; /* after the first failure; then doubled, +-20 % */
     uint64_t backoff_max_us;
-    uint64_t seed; /* of the jitter */
+    uint64_t no_streams_us; /* no connection allows a stream for so long: down; 0: for ever */
+    uint64_t seed;          /* of the jitter */
 };
 void pool_conf_default(struct pool_conf *c);
 

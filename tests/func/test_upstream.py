@@ -87,7 +87,7 @@ def start(programs, folder, engine, stage):
 def wait_most(client, streams):
     """Until they have ended, or for so long that one never will."""
     try:
-        client.wait(*streams, timeout=5)
+        client.wait(*streams, timeout=20)
     except TimeoutError:
         pass
 
