@@ -120,6 +120,7 @@ static void put_out(struct member *m, const struct rule *rule, enum outcome how,
         for_us = rule->max_us;
     m->n_outs++;
     m->out = rule->out;
+    m->out_why = how;
     m->out_until_us = now_us + for_us;
     m->on_trial = false;
     m->cluster->stale = true;
@@ -160,6 +161,20 @@ static void judge(struct member *m, enum outcome how, uint64_t now_us)
     }
     list_each (&m->endpoint->members, it)
         put_out(list_entry(it, struct member, of_endpoint), rule, how, now_us);
+}
+
+void endpoint_connected(struct endpoint *ep, uint64_t now_us)
+{
+    list_each (&ep->members, it) {
+        struct member *const m = list_entry(it, struct member, of_endpoint);
+
+        if (m->out != MEMBER_EJECTED || m->out_why != OUTCOME_CONNECT_FAILED ||
+            m->out_until_us <= now_us)
+            continue;
+        m->out_until_us = now_us;
+        m->cluster->stale = true;
+        balancer_tell_room(m->cluster);
+    }
 }
 
 void member_done(struct member *m, enum outcome how, uint64_t now_us)

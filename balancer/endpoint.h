@@ -57,6 +57,7 @@ struct member {
 
     /* passive health */
     enum member_out out;
+    enum outcome out_why; /* while it is ejected */
     uint64_t out_until_us;
     uint32_t n_outs; /* in a row: the back-off */
     uint32_t failures_in_row;
@@ -76,6 +77,10 @@ void member_reset_health(struct member *m); /* a clean sheet */
 /* The call that cluster_pick began at m has ended. m may be freed by this: do not touch it after.
  */
 void member_done(struct member *m, enum outcome how, uint64_t now_us);
+
+/* A connection to ep stands again: members that are out because none could be made come back, on
+ * trial, now. */
+void endpoint_connected(struct endpoint *ep, uint64_t now_us);
 
 /* May calls go to m? True for READY ones that are not out. */
 bool member_is_usable(const struct member *m, uint64_t now_us);

@@ -6,11 +6,18 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "gateway/upstream.h"
 
-#define BACKOFF_US (25 * US_PER_MS) /* when every replica was tried; doubled each round */
-#define ROUNDS_MAX 4                /* 25 + 50 + 100 ms, then the caller is told */
-#define HOLD_US    (30 * US_PER_S)  /* longest wait for a replica to become ready */
-#define KIB        1024u
+#define BACKOFF_US     (25 * US_PER_MS)  /* when every replica was tried; doubled each round, */
+#define BACKOFF_MAX_US (400 * US_PER_MS) /* up to this */
+/* Replicas that can't be reached: 25 + 50 + 100 ms, then the caller is told. One that answers, if
+ * only that it does not take the call now, is waited for: as long as the deadline allows, or this
+ * long. What keeps many calls from asking one replica for ever is the retry budget, which each try
+ * takes from after the first few (retry.h). */
+#define ROUNDS_MAX  4
+#define PATIENCE_US (2 * US_PER_S)
+#define HOLD_US     (30 * US_PER_S) /* longest wait for a replica to become ready */
+#define KIB         1024u
 
 static void attempt_start(struct stream *s, struct member *m);
 static void attempt_reroute(struct stream *s);
@@ -41,11 +48,32 @@ static void attempt_wait_for_slot(struct stream *s, bool for_replica)
         attempt_limit_hold(s);
 }
 
+static uint64_t attempt_backoff_us(const struct stream *s)
+{
+    const uint64_t us = BACKOFF_US << (s->n_rounds < 8 ? s->n_rounds : 8);
+
+    return us < BACKOFF_MAX_US ? us : BACKOFF_MAX_US;
+}
+
+/* May the call wait for another round? */
+static bool attempt_has_time(const struct stream *s)
+{
+    const uint64_t until_us = s->deadline_us != 0 && s->deadline_us - s->began_us < HOLD_US
+                                  ? s->deadline_us
+                              : s->deadline_us != 0 ? s->began_us + HOLD_US
+                                                    : s->began_us + PATIENCE_US;
+
+    if (s->n_rounds + 1 < ROUNDS_MAX)
+        return true;
+    return s->last_how != OUTCOME_CONNECT_FAILED &&
+           stream_now(s) + attempt_backoff_us(s) < until_us;
+}
+
 static void attempt_wait_for_time(struct stream *s)
 {
     s->backing_off = true;
     stream_set_state(s, STREAM_QUEUED);
-    coarse_timer_start(&s->worker->loop, &s->again, stream_now(s) + (BACKOFF_US << s->n_rounds));
+    coarse_timer_start(&s->worker->loop, &s->again, stream_now(s) + attempt_backoff_us(s));
     s->n_rounds++;
 }
 
@@ -97,7 +125,7 @@ static bool attempt_next(struct stream *s, bool keep_answer)
     }
     if (keep_answer)
         return false;
-    if (s->n_rounds + 1 < ROUNDS_MAX)
+    if (attempt_has_time(s))
         attempt_wait_for_time(s);
     else
         attempt_give_up(s);
@@ -228,7 +256,6 @@ static struct h2_stream *attempt_send_fields(struct stream *s, const struct requ
                                              bool end)
 {
     struct worker *w = s->worker;
-    struct pool *pool = s->attempt.member->endpoint->pool;
     struct h2_field *fields = worker_scratch(w, s->head->n + s->n_extra + REQUEST_EXTRA_FIELDS);
     struct h2_set *set = NULL;
     size_t n;
@@ -241,12 +268,12 @@ static struct h2_stream *attempt_send_fields(struct stream *s, const struct requ
     }
     for (size_t i = 0; i < s->n_extra; i++)
         fields[n++] = s->extra[i];
-    return pool_open(pool, set, fields, n, end, s);
+    return pool_open(s->attempt.pool, set, fields, n, end, s);
 }
 
 static void attempt_open(struct stream *s)
 {
-    struct pool *pool = s->attempt.member->endpoint->pool;
+    struct pool *pool = s->attempt.pool;
     char timeout[GRPC_TIMEOUT_SIZE], previous[12];
     const bool last = s->client_ended && s->request_trailers == NULL;
 
@@ -282,10 +309,34 @@ static void attempt_open(struct stream *s)
     stream_weigh(s);
 }
 
+/* Does the call carry much: by its own word, or as those of its model before it? A request that is
+ * there, and short, is taken by what it says. */
+static bool attempt_is_bulk(const struct stream *s)
+{
+    const struct lane *l = s->lane;
+
+    if (s->request_reader.message_bytes > UPSTREAM_BULK_BYTES ||
+        s->content_bytes > UPSTREAM_BULK_BYTES || s->request_bytes > UPSTREAM_BULK_BYTES)
+        return true;
+    return l->bulk_replies > LANE_ALL / 2 || (!s->client_ended && l->bulk_requests > LANE_ALL / 2);
+}
+
+static void attempt_take_pool(struct stream *s, bool bulk)
+{
+    struct upstream *u = s->attempt.member->endpoint->pool;
+
+    s->attempt.bulk = bulk;
+    s->attempt.pool = upstream_pool(u, bulk);
+}
+
 static void attempt_on_wake(struct pool_waiter *waiter, bool ok, const char *why)
 {
     struct stream *s = container_of(waiter, struct stream, attempt.waiter);
 
+    if (!ok && s->attempt.bulk) {
+        attempt_take_pool(s, false);
+        ok = true;
+    }
     if (ok)
         attempt_open(s);
     else
@@ -299,12 +350,14 @@ static void attempt_start(struct stream *s, struct member *m)
     attempt_note_tried(s, m);
     stream_set_state(s, STREAM_SENT);
 
-    struct pool *pool = m->endpoint->pool;
-
-    if (pool == NULL) {
+    if (m->endpoint->pool == NULL) {
         attempt_failed(s, OUTCOME_CONNECT_FAILED, GRPC_UNAVAILABLE, "its address has no meaning");
         return;
     }
+    attempt_take_pool(s, attempt_is_bulk(s));
+
+    struct pool *pool = s->attempt.pool;
+
     /* The first round passes over replicas that can't be reached; later ones dial them. */
     if (pool_state(pool) == POOL_DOWN) {
         if (s->n_rounds == 0) {
@@ -340,8 +393,8 @@ void attempt_detach(struct stream *s, enum outcome how, uint32_t cancel_code)
         h2_stream_set_user(a->up, NULL);
         if (cancel_code != H2_NO_ERROR)
             h2_reset(a->up, cancel_code);
-    } else if (m->endpoint->pool != NULL) {
-        pool_wait_cancel(m->endpoint->pool, &a->waiter);
+    } else if (a->pool != NULL) {
+        pool_wait_cancel(a->pool, &a->waiter);
     }
     a->member = NULL;
     a->up = NULL;
@@ -416,8 +469,9 @@ static void attempt_log_failure(struct stream *s, enum outcome how, enum retry r
         outcome_name(how), retry_is_yes(r), suppressed, log_quote(quoted, sizeof(quoted), why));
 }
 
-static void attempt_note_failure(struct stream *s, const char *why)
+static void attempt_note_failure(struct stream *s, enum outcome how, const char *why)
 {
+    s->last_how = how;
     snprintf(s->last_failure, sizeof(s->last_failure), "%s: %s", s->attempt.member->replica, why);
 }
 
@@ -426,7 +480,7 @@ void attempt_failed(struct stream *s, enum outcome how, enum grpc_status status,
     const enum retry r = attempt_decide(s, how, false);
 
     attempt_log_failure(s, how, r, why);
-    attempt_note_failure(s, why);
+    attempt_note_failure(s, how, why);
     attempt_detach(s, how, H2_CANCEL);
     if (retry_is_yes(r)) {
         attempt_advance(s, r);
@@ -451,7 +505,7 @@ bool attempt_retry_answered(struct stream *s, enum outcome how, bool pushed_back
     if (!retry_is_yes(r))
         return false;
     attempt_log_failure(s, how, r, "answered by status");
-    attempt_note_failure(s, outcome_name(how));
+    attempt_note_failure(s, how, outcome_name(how));
     attempt_detach(s, how, H2_CANCEL);
     attempt_advance(s, r);
     if (!attempt_next(s, true))

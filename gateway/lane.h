@@ -42,6 +42,9 @@ struct lane {
     uint64_t busy_since_us;
     struct lane_counts counts;
     struct histogram *latency_us; /* NULL until a call has ended */
+
+    /* Shares of LANE_ALL, over the last dozens of calls, that carried much. */
+    uint32_t bulk_requests, bulk_replies;
 };
 
 struct lane *lane_new(struct worker *w, struct cluster *c);
@@ -54,6 +57,13 @@ void lane_has_room(struct lane *l);
 /* Call before in_flight or n_queued change. */
 void lane_account_busy(struct lane *l);
 void lane_count_end(struct lane *l, uint32_t grpc_status, uint64_t took_us);
+/* A call has ended that carried so much. */
+#define LANE_ALL 1024u
+static inline void lane_count_bulk(struct lane *l, bool request, bool reply)
+{
+    l->bulk_requests += (request ? LANE_ALL / 16 : 0) - l->bulk_requests / 16;
+    l->bulk_replies += (reply ? LANE_ALL / 16 : 0) - l->bulk_replies / 16;
+}
 /* Frees it when nobody needs it any more (after a report). Returns whether it did. */
 bool lane_reap(struct lane *l);
 

@@ -379,6 +379,7 @@ static void upstream_on_data(void *user, struct h2_stream *up, struct slab *slab
         return;
     }
     s->worker->counters[COUNT_response_bytes] += len;
+    s->replied_bytes += len;
     if (len > 0) {
         if (!stream_check_memory(s) || !reply_check_messages(s, p, len))
             return;

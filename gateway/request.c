@@ -98,6 +98,18 @@ static enum request_encoding encoding_of(const struct h2_field *f)
     return ENCODING_OTHER;
 }
 
+/* Digits, as the engine has checked; 0 also when they are too many to matter. */
+static uint64_t content_bytes_of(const struct h2_field *f)
+{
+    uint64_t n = 0;
+
+    if (f->value_len > 18)
+        return 0;
+    for (size_t i = 0; i < f->value_len; i++)
+        n = n * 10 + (uint64_t)(f->value[i] - '0');
+    return n;
+}
+
 /* Where head keeps a field of this name; NULL: not one that the gateway reads. */
 static const struct h2_field **request_slot(struct request_head *head, const struct h2_field *f)
 {
@@ -198,6 +210,8 @@ enum request_fault request_read_fields(struct request_head *ret_head, struct h2_
     if (ret_head->path == NULL || !grpc_path_split(ret_head->path->value, ret_head->path->value_len,
                                                    &part, &len, &part, &len))
         return REQUEST_BAD_PATH;
+    if (ret_head->content_length != NULL)
+        ret_head->content_bytes = content_bytes_of(ret_head->content_length);
     if (ret_head->encoding_field != NULL)
         ret_head->encoding = encoding_of(ret_head->encoding_field);
     if (ret_head->timeout != NULL &&
@@ -284,7 +298,7 @@ bool request_read_loose(const struct request_head *head, struct h2_field *dst,
                 return false;
             ret_loose->has_timeout = true;
         } else if (slot == &slots.content_length) {
-            continue; /* as from the whole */
+            ret_loose->content_bytes = content_bytes_of(f); /* and no more: as from the whole */
         } else if (slot != NULL || f->name_len == 0 || f->name[0] == ':') {
             return false;
         } else if (!field_is_hop_by_hop(f) && !field_claims_identity(f)) {

@@ -40,8 +40,9 @@ struct request_head {
     const struct h2_field *previous_attempts;
     const struct h2_field *content_length;
     enum request_encoding encoding;
-    uint64_t timeout_us; /* of grpc-timeout; valid when timeout is set */
-    bool is_head;        /* with REQUEST_NOT_POST: the method is HEAD, so no body may come back */
+    uint64_t timeout_us;    /* of grpc-timeout; valid when timeout is set */
+    uint64_t content_bytes; /* of content-length; 0: none */
+    bool is_head; /* with REQUEST_NOT_POST: the method is HEAD, so no body may come back */
 };
 
 /* Copy the fields of a request into arena, without the hop-by-hop ones, and read them. NULL in
@@ -89,6 +90,7 @@ size_t request_extra(struct h2_field *dst, const struct request_edits *edits);
 struct request_loose {
     bool has_timeout;
     uint64_t timeout_us;
+    uint64_t content_bytes;
     size_t n; /* to be sent on, in dst */
 };
 /* dst: room for n; points into fields. false: one of them says more than a timeout to us: read all

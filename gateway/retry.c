@@ -57,14 +57,16 @@ enum retry retry_decide(const struct retry_view *v, enum outcome how, struct ret
         return RETRY_COMMITTED;
     if (!v->whole)
         return RETRY_NO_BUFFER;
-    if (unbegun)
-        return v->free < RETRY_FREE_MAX ? RETRY_FREE : RETRY_NO_ATTEMPTS;
-    if (v->counted >= v->counted_max)
+    if (unbegun && v->free < RETRY_FREE_MAX)
+        return RETRY_FREE;
+    if (unbegun && how == OUTCOME_CONNECT_FAILED) /* nobody there to wait for */
+        return RETRY_NO_ATTEMPTS;
+    if (!unbegun && v->counted >= v->counted_max)
         return RETRY_NO_ATTEMPTS;
     if (how == OUTCOME_LOST)
         return RETRY_COUNTED;
     if (b->milli_tokens < TOKEN)
         return RETRY_NO_BUDGET;
     b->milli_tokens -= TOKEN;
-    return RETRY_COUNTED;
+    return unbegun ? RETRY_FREE : RETRY_COUNTED;
 }

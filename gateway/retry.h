@@ -8,8 +8,8 @@
  * Rules:
  *  - never once something was passed on to the client, or when the request is no longer whole;
  *  - what a replica never began (no connection, REFUSED_STREAM, above a GOAWAY's last id, CANCELLED
- *    by a stopping replica, "not ready", "unknown model") is tried elsewhere, without counting, but
- *    not for ever;
+ *    by a stopping replica, "not ready", "unknown model") is tried elsewhere, without counting;
+ * from the RETRY_FREE_MAXth on each such try takes from the budget too, so not for ever;
  *  - a call that was answered UNAVAILABLE with no data, or whose replica or connection died under
  *    it, may have been executed: only when the model says limits.idempotent, counted against
  *    limits.attempts, unless the answer has grpc-retry-pushback-ms;
@@ -26,7 +26,7 @@
 
 #include "balancer/endpoint.h"
 
-#define RETRY_FREE_MAX 10 /* tries of a call that no replica ever began */
+#define RETRY_FREE_MAX 10 /* tries of a call that no replica ever began, and that cost nothing */
 
 enum retry {
     RETRY_NO = 0,      /* the outcome is no reason to */

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "gateway/upstream.h"
 
 #define ARENA_BYTES   (256u * 1024) /* header fields both ways and short request bytes */
 #define SPARE_STREAMS 256           /* kept for the next calls of a worker, however few run */
@@ -141,6 +142,8 @@ void stream_end(struct stream *s, enum stream_end why, enum grpc_status status)
         counts->failed += status_is_failure((uint32_t)status);
     stream_set_state(s, STREAM_ENDED);
     if (s->lane != NULL) {
+        lane_count_bulk(s->lane, s->request_bytes > UPSTREAM_BULK_BYTES,
+                        s->replied_bytes > UPSTREAM_BULK_BYTES);
         lane_count_end(s->lane, status, stream_now(s) - s->began_us);
         lane_release(s->lane);
         s->lane = NULL;
@@ -418,6 +421,7 @@ static bool stream_take_set(struct stream *s, struct h2_set *set, struct request
     s->note = note;
     s->head = &note->head;
     s->path = note->path;
+    s->content_bytes = note->head.content_bytes + loose.content_bytes;
     if (loose.has_timeout)
         stream_start_deadline(s, loose.timeout_us);
     return true;
@@ -440,6 +444,7 @@ static bool stream_read_request(struct stream *s, const struct route_path *path,
         return false;
     }
     s->path = *path;
+    s->content_bytes = s->head->content_bytes;
     if (s->path.service != NULL)
         s->path.service = s->head->path->value + 1;
     return true;

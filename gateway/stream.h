@@ -63,7 +63,9 @@ enum stream_end {
 
 struct attempt {
     struct member *member; /* NULL: no attempt */
-    struct h2_stream *up;  /* NULL: waits for a connection */
+    struct pool *pool;     /* of member's replica: the usual one, or the bulk one */
+    bool bulk;
+    struct h2_stream *up; /* NULL: waits for a connection */
     struct pool_waiter waiter;
     uint64_t began_us;
     uint64_t sent_bytes;      /* of the request, in the output of its connection */
@@ -98,6 +100,7 @@ struct stream {
     bool reads_on;       /* refused before its client had ended: it may end on its own */
     const struct h2_field *request_trailers; /* NULL: none */
     size_t n_request_trailers;
+    uint64_t content_bytes;  /* announced by content-length; 0: not */
     uint64_t request_bytes;  /* taken from the client */
     uint64_t credited_bytes; /* of these, given back as flow-control credit */
     size_t override_len;     /* of override */
@@ -124,6 +127,7 @@ struct stream {
     struct list held_node;  /* worker.held */
     struct list heavy_node; /* worker.heavy */
     size_t booked_bytes;    /* in worker.call_bytes */
+    uint64_t replied_bytes; /* taken from the replica */
     size_t reply_bytes;     /* given to the client's half, not in its output yet */
     uint64_t held_until_us;
 
@@ -134,6 +138,7 @@ struct stream {
     struct limits_conf limits; /* once it is routed */
     struct body body;
     uint64_t tried[STREAM_TRIED_MAX]; /* endpoint ids; the newest overwrite the oldest */
+    enum outcome last_how;
     char last_failure[160]; /* of the attempt before, for the message when nothing is left */
     uint8_t override[WALKER_OVERRIDE_MAX]; /* appended to every message */
     struct walker walker;                  /* of ROUTE_BY_MESSAGE */

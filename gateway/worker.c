@@ -14,8 +14,10 @@
 #include "gateway/report.h"
 #include "gateway/session.h"
 #include "gateway/stream.h"
+#include "gateway/upstream.h"
 
 #define MIB            ((size_t)1024 * 1024)
+#define REDIAL_MAX_US  US_PER_S        /* a replica that comes back is missed no longer than that */
 #define CLIENT_PING_US (60 * US_PER_S) /* a client with open calls that vanished is found so */
 
 /* --- addresses --- */
@@ -52,21 +54,17 @@ struct address_book *address_book_free(struct address_book *b)
 
 static void hook_endpoint_added(void *arg, struct endpoint *ep)
 {
-    static const struct pool_ops no_ops = {{0}, NULL};
     struct worker *w = arg;
     const struct net_addr *addr = map_get(&w->addresses->by_text, ep->address, strlen(ep->address));
-    struct pool_ops ops = no_ops;
+    struct pool_conf conf = w->upstream;
 
     if (addr == NULL) {
         log_error("endpoint_address", "worker=%u replica=%s msg=\"not resolved\"", w->index,
                   ep->address);
         return;
     }
-    ops.h2 = upstream_events;
-    struct pool_conf conf = w->upstream;
-
     conf.conn.tls = map_get(&w->addresses->tls, ep->address, strlen(ep->address));
-    ep->pool = pool_new(&w->loop, addr, &conf, &ops, ep);
+    ep->pool = upstream_new(w, ep, addr, &conf);
 }
 
 /* It was dialled in vain while it started: not the rest of that back-off, now. */
@@ -74,35 +72,15 @@ static void hook_endpoint_ready(void *arg, struct endpoint *ep)
 {
     (void)arg;
     if (ep->pool != NULL)
-        pool_renew(ep->pool);
-}
-
-/* pool_free ends connections, so it may not run inside an event of one of them. */
-struct pool_grave {
-    struct dead dead;
-    struct pool *pool;
-};
-
-static void pool_grave_reap(struct dead *d)
-{
-    struct pool_grave *g = container_of(d, struct pool_grave, dead);
-
-    pool_free(g->pool);
-    free(g);
+        upstream_renew(ep->pool);
 }
 
 static void hook_endpoint_removed(void *arg, struct endpoint *ep)
 {
-    struct worker *w = arg;
-    struct pool_grave *g;
-
-    if (ep->pool == NULL)
-        return;
-    g = xcalloc(1, sizeof(*g));
-    g->pool = ep->pool;
-    g->dead.reap = pool_grave_reap;
+    (void)arg;
+    if (ep->pool != NULL)
+        upstream_bury(ep->pool);
     ep->pool = NULL;
-    loop_bury(&w->loop, &g->dead);
 }
 
 static void hook_cluster_added(void *arg, struct cluster *c)
@@ -412,6 +390,7 @@ int worker_init(struct worker *w, const struct worker_conf *conf, struct err *er
     w->upstream.conn.ping_timeout_us = conf->process->upstream_ping_timeout_ms * US_PER_MS;
     w->upstream.no_streams_us = conf->process->upstream_no_streams_ms * US_PER_MS;
     w->upstream.seed = seed;
+    w->upstream.backoff_max_us = REDIAL_MAX_US;
     w->balancer = balancer_new(conf->n_workers, seed, &worker_hooks, w);
     w->local = local_new();
     shapes_init(&w->shapes);

@@ -124,6 +124,27 @@ static void a_failed_connect_ejects_at_once_and_a_trial_brings_back(void **state
     end(&f);
 }
 
+static void a_connection_that_stands_again_brings_back_who_had_none(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    begin(&f, 3);
+    call_at(&f, "r0", OUTCOME_CONNECT_FAILED);
+    for (int i = 0; i < 5; i++)
+        call_at(&f, "r1", OUTCOME_UNAVAILABLE);
+    assert_false(member_is_usable(fix_member(f.c, "r0"), f.now_us));
+    endpoint_connected(fix_member(f.c, "r0")->endpoint, f.now_us);
+    endpoint_connected(fix_member(f.c, "r1")->endpoint, f.now_us);
+    assert_true(member_is_usable(fix_member(f.c, "r0"), f.now_us));
+    assert_false(
+        member_is_usable(fix_member(f.c, "r1"), f.now_us)); /* it was reached, and failed */
+    assert_int_equal(share_of(&f, "r0"), 1);                /* on trial */
+    call_at(&f, "r0", OUTCOME_OK);
+    assert_in_range(share_of(&f, "r0"), 90, 110);
+    end(&f);
+}
+
 static void ejections_double_up_to_a_limit(void **state)
 {
     struct fixture f;
@@ -293,6 +314,7 @@ int main(void)
         cmocka_unit_test(texts_of_real_servers_are_told_apart),
         cmocka_unit_test(a_long_or_hostile_text_is_only_text),
         cmocka_unit_test(a_failed_connect_ejects_at_once_and_a_trial_brings_back),
+        cmocka_unit_test(a_connection_that_stands_again_brings_back_who_had_none),
         cmocka_unit_test(ejections_double_up_to_a_limit),
         cmocka_unit_test(five_unavailable_in_a_row_eject_and_a_success_between_does_not),
         cmocka_unit_test(one_bad_client_ejects_nobody),

@@ -34,7 +34,25 @@ static void what_no_replica_began_is_free(void **state)
     assert_int_equal(decide(&v, OUTCOME_NOT_READY), RETRY_FREE);
     assert_int_equal(decide(&v, OUTCOME_UNKNOWN_MODEL), RETRY_FREE);
     v.free = RETRY_FREE_MAX;
-    assert_int_equal(decide(&v, OUTCOME_REFUSED), RETRY_NO_ATTEMPTS);
+    assert_int_equal(decide(&v, OUTCOME_CONNECT_FAILED), RETRY_NO_ATTEMPTS);
+}
+
+/* One that refuses on and on is asked on and on, but by no more calls than the budget allows. */
+static void after_the_first_ones_each_takes_from_the_budget(void **state)
+{
+    struct retry_view v = open_view();
+    struct retry_budget b;
+    int tries = 0;
+
+    (void)state;
+    v.idempotent = false;
+    retry_budget_init(&b);
+    for (v.free = 0; retry_decide(&v, OUTCOME_REFUSED, &b) == RETRY_FREE; v.free++)
+        tries++;
+    assert_int_equal(tries, RETRY_FREE_MAX + 100);
+    assert_int_equal(retry_decide(&v, OUTCOME_REFUSED, &b), RETRY_NO_BUDGET);
+    v.free = 0;
+    assert_int_equal(retry_decide(&v, OUTCOME_REFUSED, &b), RETRY_FREE);
 }
 
 static void what_may_have_run_is_sent_again_only_when_idempotent(void **state)
@@ -149,6 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_no_replica_began_is_free),
+        cmocka_unit_test(after_the_first_ones_each_takes_from_the_budget),
         cmocka_unit_test(what_may_have_run_is_sent_again_only_when_idempotent),
         cmocka_unit_test(a_full_queue_is_not_tried_elsewhere),
         cmocka_unit_test(a_client_s_own_mistake_is_never_repeated),

@@ -1,0 +1,76 @@
+#include "gateway/upstream.h"
+
+#include <stdlib.h>
+
+#include "base/xalloc.h"
+#include "gateway/stream.h"
+#include "gateway/worker.h"
+
+struct upstream {
+    struct worker *worker;
+    struct endpoint *endpoint; /* NULL: gone */
+    struct net_addr addr;
+    struct pool_conf conf;
+    struct pool *usual;
+    struct pool *bulk; /* NULL: not needed yet */
+    struct dead dead;
+};
+
+/* A connection stands: who was left alone because none could be made is tried again now. */
+static void upstream_on_state(void *user, enum pool_state state, const char *why)
+{
+    struct upstream *u = user;
+
+    (void)why;
+    if (state == POOL_UP && u->endpoint != NULL)
+        endpoint_connected(u->endpoint, u->worker->loop.now_us);
+}
+
+struct upstream *upstream_new(struct worker *w, struct endpoint *ep, const struct net_addr *addr,
+                              const struct pool_conf *conf)
+{
+    const struct pool_ops ops = {.h2 = upstream_events, .on_state = upstream_on_state};
+    struct upstream *u = xcalloc(1, sizeof(*u));
+
+    u->worker = w;
+    u->endpoint = ep;
+    u->addr = *addr;
+    u->conf = *conf;
+    u->usual = pool_new(&w->loop, addr, conf, &ops, u);
+    return u;
+}
+
+static void upstream_reap(struct dead *d)
+{
+    struct upstream *u = container_of(d, struct upstream, dead);
+
+    pool_free(u->usual);
+    pool_free(u->bulk);
+    free(u);
+}
+
+void upstream_bury(struct upstream *u)
+{
+    u->endpoint = NULL;
+    u->dead.reap = upstream_reap;
+    loop_bury(&u->worker->loop, &u->dead);
+}
+
+struct pool *upstream_pool(struct upstream *u, bool bulk)
+{
+    const struct pool_ops ops = {.h2 = upstream_events};
+    struct pool_conf conf = u->conf;
+
+    if (!bulk)
+        return u->usual;
+    if (u->bulk == NULL) {
+        conf.min_conns = 0;
+        u->bulk = pool_new(&u->worker->loop, &u->addr, &conf, &ops, u);
+    }
+    return pool_state(u->bulk) == POOL_DOWN ? u->usual : u->bulk;
+}
+
+void upstream_renew(struct upstream *u)
+{
+    pool_renew(u->usual);
+}
