@@ -1,100 +1,97 @@
 #!/usr/bin/env python3
-"""Penstock beside other proxies in one run: ./dev bench [--reps N] [--work NAMES] [--only NAMES] [--docs].
+"""Penstock beside other proxies and against its targets, in one run: tables with what was asked and what was found.
 
-The measuring is done by the `peers` harness, which lies outside this repository: in $PENSTOCK_SHARED/bench, or in
-../shared/bench. Without it this says so and ends 0. --docs puts the figures into docs/performance.md.
+usage: ./dev bench [--parts NAMES] [--rounds N] [--seconds S] [--work NAMES] [--only NAMES] [--docs] [--quick]
+
+Parts, all of them unless named, about 12 minutes with three rounds:
+  saturated     penstock-load --saturate: nginx, HAProxy, nghttpx, Envoy and a raw TCP relay, round by round
+  h2load        the `peers` harness, which is not part of this repository; left out where it isn't
+  upset         the same harness: one of two replicas drains, dies, is missing
+  syscalls      the same harness, with strace
+  idle          20,000 idle connections, and 1,000 in TLS: memory of each
+  large         messages of 256 MiB to slow readers: memory
+  link          one stream over a link of 50 ms (penstock-fault)
+  instructions  user instructions a relayed call (callgrind): not moved by what else runs
+Measure on a quiet machine, and read ratios: what is measured in one run moves together.
+--docs puts each part's table into docs/performance.md. Exit 0 also where a target was missed.
 """
 import argparse
 import json
-import os
 import pathlib
-import re
-import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
+import time
+
+import harness
+import holds
+import report
+import saturated
+from cells import Bench, machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HERE = ROOT / "tests/bench"
-DOCS = ROOT / "docs/performance.md"
-PORT = int(os.environ.get("PEERS_PORT", 19080))
+INSTRUCTIONS = {False: 3500, True: 6000}  # unique ids?
 
 
-BODY_LOOP = "body[k] = k < 5 ? (k ? (body_len - 5) >> (8 * (4 - k)) : 0) : k * 2654435761u >> 13;\n"
-BODY_FILE = BODY_LOOP + """	char body_name[32];
-	snprintf(body_name, sizeof(body_name), "body%zu", (size_t)body_len);
-	FILE *body_file = fopen(body_name, "rb");
-	if (body_file && fread(body, 1, body_len, body_file) != body_len)
-		return 1;
-"""
+def run_instructions(build):
+    rows = []
+    for unique, bound in INSTRUCTIONS.items():
+        argv = [sys.executable, ROOT / "tests/bench/instructions", "--build", build, "--engines", "native", "--json", *["--unique"] * unique]
+        count = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)["native"]["instructions"]
+        what = ", a request id of its own in each" if unique else ""
+        rows.append(report.Row(f"user instructions a call, 50 x 20, 128 B{what}", f"at most {bound:,}", f"{count:,}", count <= bound))
+    return rows, report.table(rows)
 
 
-def mend_probe(harness):
-    """The harness's own client sends noise in its check of answers; a gateway that routes by what the message says needs
-    the message that the load sends, which lies in a file beside it."""
-    probe = harness / "probe.c"
-    probe.write_text(probe.read_text().replace(BODY_LOOP, BODY_FILE))
-
-
-def markdown(result):
-    """One table a workload: CPU a call with the ratio to us in the same round, calls/s, latency, memory."""
-    cells = {(c["proxy"], c["work"]): c["runs"] for c in result["cells"]}
-    works = list(dict.fromkeys(w for _, w in cells))
-    names = list(dict.fromkeys(n for n, _ in cells if n != "direct"))
-    out = [f"{result['machine']['cpu']}, {result['machine']['cores']} cores, Linux {result['machine']['kernel']}; " +
-           ", ".join(v for n, v in result["versions"].items() if n != "direct") + "."]
-    for work in works:
-        w = result["workloads"][work]
-        pace = f", paced to {w['c'] * w['rps']}/s" if w["rps"] else ""
-        out += ["", f"**{work}**: {w['size']} B each way, {w['c']} connections x {w['m']} in flight{', TLS 1.3' if w['tls'] else ''}{pace}", "",
-                "| | CPU µs a call | x penstock | calls/s | p50 ms | p99 ms | bad | RSS MiB |", "|---|---|---|---|---|---|---|---|"]
-        ours = cells.get(("penstock", work), [])
-        for name in names:
-            runs = [r for r in cells.get((name, work), []) if not r["error"]]
-            if not runs:
-                continue
-            ratios = [r["cpu_us"] / o["cpu_us"] for r, o in zip(cells[name, work], ours) if not r["error"] and not o["error"] and o["cpu_us"]]
-            med = {k: statistics.median(r[k] for r in runs) for k in ("cpu_us", "rps", "p50", "p99", "bad", "rss")}
-            ratio = f"{statistics.median(ratios):.2f}" if ratios else "-"
-            out.append(f"| {name} | {med['cpu_us']:.1f} | {ratio} | {med['rps']:,.0f} | {med['p50']:.2f} | {med['p99']:.2f} "
-                       f"| {med['bad']:.0f} | {med['rss']:.1f} |")
-    return "\n".join(out)
-
-
-def write_docs(text):
-    page = DOCS.read_text()
-    new = re.sub(r"(<!-- bench:begin -->\n).*?(<!-- bench:end -->)", lambda m: m[1] + text.rstrip() + "\n" + m[2], page, flags=re.S)
-    if new == page:
-        sys.exit("docs/performance.md has no bench:begin and bench:end marks, or nothing changed")
-    DOCS.write_text(new)
+def parts_of(a, bench, copy):
+    """{name: function that gives (rows, text)}, in the order in which they run."""
+    h = {"h2load": lambda: harness.run_loads(bench, copy, max(1, a.rounds - 1), a.work, a.only), "upset": lambda: harness.run_upset(bench, copy, a.only),
+         "syscalls": lambda: harness.run_syscalls(bench, copy)}
+    return {"saturated": lambda: saturated.run(bench, a.rounds, a.seconds, a.work, a.only), **(h if copy else {}),
+            "idle": lambda: holds.run_idle(bench, a.only), "large": lambda: holds.run_large(bench), "link": lambda: holds.run_link(bench, 1),
+            "instructions": lambda: run_instructions(bench.build)}
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("--reps", type=int, default=3)
-    p.add_argument("--work", default="many,solo,one,tls,paced,100k,1m", help="workloads, comma-separated")
-    p.add_argument("--only", default="direct,nginx,haproxy,nghttpx,penstock", help="proxies, comma-separated")
-    p.add_argument("--docs", action="store_true", help="put the figures into docs/performance.md")
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = lambda s: s.split(",")
+    p.add_argument("--parts", type=names, help="comma-separated")
+    p.add_argument("--rounds", type=int, default=3, help="of saturated; h2load gets one less (3)")
+    p.add_argument("--seconds", type=float, default=1.0, help="of a saturated cell (1)")
+    p.add_argument("--work", type=names, help="workloads of saturated and h2load, comma-separated")
+    p.add_argument("--only", type=names, help="proxies, comma-separated")
+    p.add_argument("--build", default=ROOT / "build", help="build folder (build)")
+    p.add_argument("--quick", action="store_true", help="one round of 0.3 s: does everything run?")
+    p.add_argument("--docs", action="store_true", help="put the tables into docs/performance.md")
     a = p.parse_args()
-    shared = pathlib.Path(os.environ.get("PENSTOCK_SHARED", ROOT.parent / "shared"))
-    if not (shared / "bench/peers").exists():
-        print(f"skipped: no harness at {shared}/bench/peers (PENSTOCK_SHARED names the folder above bench/)")
-        return
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as tmp:
-        tmp = pathlib.Path(tmp)
-        harness = tmp / "bench"
-        shutil.copytree(shared / "bench", harness)
-        mend_probe(harness)
-        out = ROOT / "build/bench.json"
-        env = {"PENSTOCK_ARGS": "gateway --config @CONF/penstock.json@", **os.environ, "PENSTOCK": str(ROOT / "build/penstock/penstock"), "PENSTOCK_CONF": str(HERE), "PEERS_PORT": str(PORT),
-               "PEERS_DIR": str(tmp / "work")}
-        subprocess.run([sys.executable, harness / "peers", "bench", "--base", "penstock", "--reps", str(a.reps), "--only", a.only,
-                        "--work", a.work, "--json", out], env=env, check=True)
-        text = markdown(json.loads(out.read_text()))
-    print("\n" + text)
-    if a.docs:
-        write_docs(text)
+    if a.quick:
+        a.rounds, a.seconds = 1, 0.3
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+        pathlib.Path(scratch).chmod(0o755)
+        bench = Bench(a.build, scratch)
+        if not a.only or "envoy" in a.only:
+            bench.install_envoy()
+        parts = parts_of(a, bench, harness.fetch(bench.scratch))
+        unknown = [n for n in a.parts or [] if n not in parts and n not in ("h2load", "upset", "syscalls")]
+        if unknown:
+            p.error(f"--parts {','.join(unknown)}: known are {', '.join(parts)}")
+        versions = [bench.version(n) for n in ("penstock", "nginx", "haproxy", "nghttpx", "envoy") if bench.has(n)]
+        head = f"{machine()}; {', '.join(versions)}; {time.strftime('%Y-%m-%d', time.gmtime())}, {a.rounds} rounds, "
+        missed = []
+        for name, run in parts.items():
+            if a.parts and name not in a.parts:
+                continue
+            began = time.monotonic()
+            try:
+                rows, text = run()
+            finally:
+                bench.stop_all()
+            print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+            print(f"\n### {name}\n\n{text}", flush=True)
+            missed += [r for r in rows if not r.reached]
+            if a.docs:
+                report.write_block(name, f"{head.rstrip(', ')}.\n\n{text}")
+        print("\nmissed: " + ("none" if not missed else "\n" + report.table(missed)))
 
 
 if __name__ == "__main__":
