@@ -207,7 +207,8 @@ def test_every_row(programs, tmp_path, engine):
                 judge_grpcio(player.row, through, direct)
             except Seen as e:
                 wrong[player.row.name] = f"{e} ({player.row.source})"
-        penstock.wait_for(lambda: gateway.counter("penstock_streams_open") == 0, 10, "every call's end")
+        penstock.wait_for(lambda: gateway.counter("penstock_calls_total") == 2 * len(stage.players), 10, "every call's end")
+        assert gateway.counter("penstock_streams_open") == 0
         counts, causes, have = judge_counts(gateway, stage)
         assert not wrong and not counts, "\n".join(f"{name}: {what}" for name, what in {**counts, **wrong}.items())
         assert have == causes
