@@ -19,19 +19,21 @@ static void request_note_free(void *p)
 {
     struct note *note = p;
 
-    h2_set_unref(note->request.forward[0]);
-    h2_set_unref(note->request.forward[1]);
+    for (size_t i = 0; i < 2; i++)
+        if (note->request.forward[i] != note->request.of)
+            h2_set_unref(note->request.forward[i]);
     free((void *)(uintptr_t)note->request.head.fields);
     free(note);
 }
 
-static struct note *request_note_new(const struct h2_set *set)
+static struct note *request_note_new(struct h2_set *set)
 {
     struct note *note = xcalloc(1, sizeof(*note));
     struct h2_field *own = xcalloc(set->n + 1, sizeof(*own));
 
     memcpy(own, set->fields, set->n * sizeof(*own));
     note->kind = NOTE_OF_REQUEST;
+    note->request.of = set;
     note->request.fault = request_read_fields(&note->request.head, own, set->n);
     return note;
 }
@@ -73,17 +75,32 @@ struct request_note *request_note_of(struct worker *w, struct h2_set *set)
     return &note->request;
 }
 
+/* Does the set's note hold this one? */
+static bool set_holds(const struct h2_set *set, const struct h2_set *other)
+{
+    const struct note *note = set->note;
+
+    return note != NULL && note->kind == NOTE_OF_REQUEST &&
+           (note->request.forward[0] == other || note->request.forward[1] == other);
+}
+
 struct h2_set *request_note_forward(struct request_note *note, struct slab_pool *slabs, bool https)
 {
     struct h2_field *fields;
+    struct h2_set *set;
 
-    if (note->forward[https] == NULL) {
-        fields = xcalloc(note->head.n + REQUEST_EXTRA_FIELDS, sizeof(*fields));
-        note->forward[https] =
-            h2_set_get(slabs, fields, request_base(&note->head, fields, https, true, false));
-        free(fields);
+    if (note->forward[https] != NULL)
+        return note->forward[https];
+    fields = xcalloc(note->head.n + REQUEST_EXTRA_FIELDS, sizeof(*fields));
+    set = h2_set_get(slabs, fields, request_base(&note->head, fields, https, true, false));
+    free(fields);
+    if (set == note->of) {
+        h2_set_unref(set);
+    } else if (set_holds(set, note->of)) {
+        h2_set_unref(set); /* the table's newest: it lives through this turn */
+        return set;
     }
-    return note->forward[https];
+    return note->forward[https] = set;
 }
 
 /* --- answers --- */

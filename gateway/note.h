@@ -28,13 +28,15 @@ struct request_note {
     struct route_path path;
     struct route route; /* of ROUTE_BY_SERVICE, when routed */
     bool routed;
+    struct h2_set *of;         /* the set that holds this note */
     struct h2_set *forward[2]; /* [https]: what a first attempt sends, without grpc-timeout; NULL:
-                                  not made yet */
+                                  not made yet. A reference, but to `of` */
 };
 
 /* NULL: the set is NULL, or an answer's. w: its epoch and paths. */
 struct request_note *request_note_of(struct worker *w, struct h2_set *set);
-/* Borrowed from the note. */
+/* Borrowed for this turn. What is sent on may be the very set that came (two gateways in a row): a
+ * set that held itself, or two each other, would never go. */
 struct h2_set *request_note_forward(struct request_note *note, struct slab_pool *slabs, bool https);
 
 /* Of an answer: headers or trailers. */

@@ -26,7 +26,7 @@ import penstock  # noqa: E402
 MODULE = HERE / "go"
 BUILT = ROOT / ".cache/conform"
 PACKAGES = ["github.com/summerwind/h2spec/cmd/h2spec", "github.com/summerwind/h2spec/cmd/h2specd",
-            "google.golang.org/grpc/interop/client", "./interop_server"]
+            "google.golang.org/grpc/interop/client", "google.golang.org/grpc/interop/http2", "./interop_server"]
 ENGINES = ["native", "session"]
 PAGE = ROOT / "docs/conformance.md"
 

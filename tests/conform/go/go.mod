@@ -6,6 +6,7 @@ tool (
 	github.com/summerwind/h2spec/cmd/h2spec
 	github.com/summerwind/h2spec/cmd/h2specd
 	google.golang.org/grpc/interop/client
+	google.golang.org/grpc/interop/http2
 )
 
 require google.golang.org/grpc v1.85.0
