@@ -88,6 +88,7 @@ struct hpack_out {
     unsigned next;
     uint64_t n_inserted;
     uint32_t n_dynamic;
+    uint32_t top;      /* the highest index that holds; 0 while a size update is to be sent */
     bool size_changed; /* the next block must begin with a size update */
 };
 

@@ -40,6 +40,7 @@ void hpack_out_init(struct hpack_out *out, struct hpack_seen *seen, struct slab_
     memset(out, 0, sizeof(*out));
     out->seen = seen;
     out->pool = pool;
+    out->top = HPACK_STATIC_ENTRIES;
     check(nghttp2_hd_deflate_new(&out->deflater, TABLE_BYTES) == 0);
 }
 
@@ -54,6 +55,7 @@ static void count_dynamic(struct hpack_out *out)
 {
     out->n_dynamic =
         (uint32_t)nghttp2_hd_deflate_get_num_table_entries(out->deflater) - HPACK_STATIC_ENTRIES;
+    out->top = out->size_changed ? 0 : HPACK_STATIC_ENTRIES + out->n_dynamic;
 }
 
 void hpack_out_set_table(struct hpack_out *out, uint32_t max_bytes)
@@ -206,28 +208,43 @@ static struct hpack_block *literals_new(struct hpack_seen *home, size_t bytes)
     return b;
 }
 
-struct hpack_block *hpack_out_hold_set(struct hpack_out *out, struct h2_set *set,
-                                       const struct h2_field *extra, size_t n_extra)
+static struct hpack_block *memo_of_set(struct hpack_out *out, struct h2_set *set)
 {
-    struct hpack_block *m, *b;
-    size_t i = 0, bytes = 0;
+    for (size_t i = 0; i < HPACK_MEMO && out->memo[i] != NULL; i++)
+        if (out->memo[i]->set == set)
+            return out->memo[i];
+    return memo_new(out, h2_set_ref(set));
+}
+
+static struct hpack_block *hold_literals(struct hpack_out *out, struct h2_set *set,
+                                         const struct h2_field *extra, size_t n_extra)
+{
+    struct hpack_block *m = memo_of_set(out, set), *b;
+    size_t bytes = 0;
     uint8_t *to;
 
-    while (i < HPACK_MEMO && out->memo[i] != NULL && out->memo[i]->set != set)
-        i++;
-    m = i < HPACK_MEMO && out->memo[i] != NULL ? out->memo[i] : memo_new(out, h2_set_ref(set));
     m->refs++;
-    if (n_extra == 0)
-        return m;
-    for (i = 0; i < n_extra; i++)
+    for (size_t i = 0; i < n_extra; i++)
         bytes += literal_bound(&extra[i]);
     b = literals_new(out->seen, bytes);
     b->memo = m;
     to = b->literals;
-    for (i = 0; i < n_extra; i++)
+    for (size_t i = 0; i < n_extra; i++)
         to = put_literal(to, &extra[i], LITERAL_NEVER);
     b->literals_len = (uint32_t)(to - b->literals);
     return b;
+}
+
+struct hpack_block *hpack_out_hold_set(struct hpack_out *out, struct h2_set *set,
+                                       const struct h2_field *extra, size_t n_extra)
+{
+    struct hpack_block *m;
+
+    if (n_extra > 0)
+        return hold_literals(out, set, extra, n_extra);
+    m = memo_of_set(out, set);
+    m->refs++;
+    return m;
 }
 
 /* What m's set was just encoded to, if it changed no table. */
@@ -441,12 +458,15 @@ bool hpack_out_ready(struct hpack_out *out, struct hpack_block *b, struct hpack_
 {
     struct hpack_block *m = b->set != NULL ? b : b->memo;
 
-    if (m == NULL || (m != b && b->literals == NULL) || out->size_changed || !memo_is_right(out, m))
+    if (m == NULL || (m != b && b->literals == NULL))
         return false;
-    *ret = (struct hpack_ready){.run = m->bytes,
-                                .run_len = m->len,
-                                .literals = b->literals,
-                                .literals_len = b->literals_len};
+    if ((m->n_inserted != out->n_inserted || m->len == 0 || m->max_index > out->top) &&
+        (out->size_changed || !memo_is_right(out, m)))
+        return false;
+    ret->run = m->bytes;
+    ret->run_len = m->len;
+    ret->literals = b->literals;
+    ret->literals_len = b->literals_len;
     return true;
 }
 
@@ -461,8 +481,8 @@ const uint8_t *hpack_out_encode(struct hpack_out *out, struct hpack_block *b, ui
         return b->bytes;
     }
     if (out->size_changed) {
-        deflate(out, &w, NULL, 0);
         out->size_changed = false;
+        deflate(out, &w, NULL, 0);
     }
     if (b->set != NULL) {
         encode_memo(out, &w, b);

@@ -53,8 +53,8 @@ static void send_goaway(struct native *n, uint32_t last_id, uint32_t code, const
 
 int native_fail(struct native *n, enum h2_code code, const char *why)
 {
-    if (!n->failed && !n->lost) {
-        n->failed = true;
+    if (!n->stopped) {
+        n->failed = n->stopped = n->shut = true;
         if (n->base.fault == H2_FAULT_NONE)
             n->base.fault = H2_FAULT_PROTOCOL;
         snprintf(n->base.why, sizeof(n->base.why), "%s: %s", h2_code_name(code), why);
@@ -77,8 +77,8 @@ static struct h2 *native_create(enum h2_role role, const struct h2_limits *limit
     struct native *n = xcalloc(1, sizeof(*n));
 
     (void)limits;
-    n->magic = NATIVE_MAGIC;
     n->in = role == H2_SERVER ? IN_MAGIC : IN_HEAD;
+    nstream_table_init(&n->table);
     list_init(&n->all);
     list_init(&n->ready);
     list_init(&n->stalled);
@@ -139,7 +139,6 @@ static void native_destroy(struct h2 *h)
     slab_unref(n->copy);
     free(n->control);
     nstream_shared_put(h->pool);
-    n->magic = 0;
     free(n);
 }
 
@@ -147,7 +146,7 @@ static void native_lost(struct h2 *h, uint32_t code, bool by_peer)
 {
     struct native *n = native_of(h);
 
-    n->lost = true;
+    n->lost = n->stopped = n->shut = true;
     while (!list_is_empty(&n->gone)) {
         struct nstream *s = list_entry(n->gone.next, struct nstream, node);
 
@@ -170,7 +169,7 @@ static bool native_is_done(const struct h2 *h)
 {
     const struct native *n = native_of(h);
 
-    if (n->lost || n->failed)
+    if (n->stopped)
         return true;
     return (n->goaway_sent || h->saw_goaway) && h->n_streams == 0 && !native_has_output(n);
 }
@@ -181,8 +180,7 @@ static bool native_can_open(const struct h2 *h)
 {
     const struct native *n = native_of(h);
 
-    return !n->lost && !n->failed && !h->saw_goaway && !n->goaway_sent &&
-           h->n_streams < n->peer_max_streams && n->next_id < LAST_OPEN_ID;
+    return !n->shut && h->n_streams < n->peer_max_streams && n->next_id < LAST_OPEN_ID;
 }
 
 static bool is_head_request(const struct h2_field *fields, size_t n)
@@ -357,15 +355,15 @@ static void native_goaway(struct h2 *h, uint32_t last_id, uint32_t code, const c
 {
     struct native *n = native_of(h);
 
-    if (n->lost || n->failed)
+    if (n->stopped)
         return;
     if (last_id > n->our_last_id)
         last_id = n->our_last_id; /* RFC 9113 6.8: it never grows */
     n->our_last_id = last_id;
-    n->goaway_sent = true;
+    n->goaway_sent = n->shut = true;
     send_goaway(n, last_id, code, debug);
     if (code != H2_NO_ERROR) {
-        n->failed = true;
+        n->failed = n->stopped = true;
         snprintf(h->why, sizeof(h->why), "%s: %s", h2_code_name(code), debug != NULL ? debug : "");
     }
     if (h->role == H2_CLIENT)

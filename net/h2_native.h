@@ -23,7 +23,6 @@
 #include "net/h2_frame.h"
 #include "net/h2_stream.h"
 
-#define NATIVE_MAGIC 0x6832656eu
 
 #define LAST_OPEN_ID   (1u << 30) /* retire the connection long before ids end */
 #define CONTROL_FACTOR 4u         /* control frames pass the high water by so much */
@@ -48,12 +47,13 @@ enum native_block { /* what becomes of a header block */
 
 struct native {
     struct h2 base;
-    uint32_t magic;
     bool failed; /* a connection error: a GOAWAY is queued, then close */
     bool lost;
     bool settings_seen;
     bool settings_acked;
     bool goaway_sent;
+    bool stopped; /* failed or lost */
+    bool shut;    /* that, or a GOAWAY went or came: no new streams */
     bool first_frame_seen;
     struct nstream_shared *shared;
     struct nstream_table table;
@@ -102,7 +102,7 @@ struct native {
 
 static inline struct native *native_of(const struct h2 *h)
 {
-    return obj_cast(NATIVE, struct native, (void *)(uintptr_t)h);
+    return (struct native *)(uintptr_t)h;
 }
 
 static inline struct nstream *nstream_of(const struct h2_stream *s)

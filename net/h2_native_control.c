@@ -134,7 +134,7 @@ int native_on_goaway(struct native *n, const uint8_t *p, size_t len)
     if (last > n->goaway_last_id)
         return native_fail(n, H2_PROTOCOL_ERROR, "GOAWAY lifts its last stream id");
     n->goaway_last_id = last;
-    n->base.saw_goaway = true;
+    n->base.saw_goaway = n->shut = true;
     if (n->base.events.on_goaway != NULL)
         n->base.events.on_goaway(n->base.user, last, code, p + 8, len - 8);
     if (n->lost)

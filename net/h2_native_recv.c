@@ -363,25 +363,26 @@ static bool take_plain_data(struct native *n, const struct frame *f, const uint8
     return true;
 }
 
-/* A frame of the kinds that calls are made of, without padding or priority, here as a whole, where
- * a frame may begin. Returns the bytes used; 0: the careful way, nothing was changed. */
-static size_t take_plain(struct native *n, const uint8_t *p, size_t len)
+/* Frames of the kinds that calls are made of, without padding or priority, here as a whole. Returns
+ * where the careful way must go on: the first other frame, or p itself. */
+static const uint8_t *take_plain(struct native *n, const uint8_t *p, const uint8_t *end)
 {
     struct frame f;
-    bool taken;
 
-    if (n->in != IN_HEAD || n->n_head != 0 || len < FRAME_HEAD_BYTES)
-        return 0;
-    frame_read(&f, p);
-    if (f.len > len - FRAME_HEAD_BYTES || f.len > FRAME_PAYLOAD_BYTES || n->block != BLOCK_NONE ||
-        !n->first_frame_seen)
-        return 0;
-    p += FRAME_HEAD_BYTES;
-    if (f.type == FRAME_DATA)
-        taken = (f.flags & FRAME_PADDED) == 0 && take_plain_data(n, &f, p);
-    else
-        taken = f.type == FRAME_HEADERS && native_take_plain_headers(n, &f, p);
-    return taken ? FRAME_HEAD_BYTES + f.len : 0;
+    if (n->in != IN_HEAD || n->n_head != 0 || n->block != BLOCK_NONE || !n->first_frame_seen)
+        return p;
+    while ((size_t)(end - p) >= FRAME_HEAD_BYTES && !n->stopped) {
+        const uint8_t *const payload = p + FRAME_HEAD_BYTES;
+
+        frame_read(&f, p);
+        if (f.len > (size_t)(end - payload) || f.len > FRAME_PAYLOAD_BYTES ||
+            (f.flags & FRAME_PADDED) != 0 || f.type > FRAME_HEADERS ||
+            !(f.type == FRAME_DATA ? take_plain_data(n, &f, payload)
+                                   : native_take_plain_headers(n, &f, payload)))
+            break;
+        p = payload + f.len;
+    }
+    return p;
 }
 
 static bool is_unfinished(const struct native *n)
@@ -429,11 +430,14 @@ int native_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, s
 
     n->slab = slab;
     n->whole = false;
-    while (r == 0 && !n->lost && !n->failed && (p < end || needs_no_bytes(n))) {
-        const size_t plain = take_plain(n, p, (size_t)(end - p));
+    for (;;) {
+        const uint8_t *const from = p;
 
-        n->whole |= plain > 0;
-        p += plain > 0 ? plain : take_bytes(n, p, (size_t)(end - p), &r);
+        p = take_plain(n, p, end);
+        n->whole |= p != from;
+        if (r != 0 || n->stopped || (p == end && !needs_no_bytes(n)))
+            break;
+        p += take_bytes(n, p, (size_t)(end - p), &r);
     }
     n->slab = NULL;
     h2_note_unfinished(h, n->whole, is_unfinished(n));

@@ -373,7 +373,7 @@ void native_flush(struct h2 *h, struct outq *out, size_t high_water)
     if (n->lost)
         return;
     put_control(n, out, high_water);
-    while (!n->lost && !n->failed && !list_is_empty(&n->ready) && out->bytes < high_water)
+    while (!n->stopped && !list_is_empty(&n->ready) && out->bytes < high_water)
         put_stream(n, list_entry(list_pop_front(&n->ready), struct nstream, node), out);
     if (!n->lost)
         put_control(n, out, high_water); /* of what the events above asked for */

@@ -48,16 +48,24 @@ struct nstream *nstream_new(struct nstream_shared *sh, struct h2 *h2, void *user
     } else {
         s = xrealloc(NULL, 1, sizeof(*s));
     }
-    memset(s, 0, offsetof(struct nstream, first));
-    s->base.h2 = h2;
-    s->base.user = user;
+    /* what is not named here is written before it is read */
+    s->base = (struct h2_stream){.h2 = h2, .user = user};
+    s->all = s->node = (struct list){NULL, NULL};
+    s->state = STREAM_OPEN;
+    s->flags = 0;
+    s->n_blocks = s->n_info = 0;
+    s->send_window = 0;
+    s->recv_used = s->recv_owed = 0;
     s->content_left = -1;
-    s->segs = s->first;
+    s->seg_head = s->n_segs = 0;
     s->cap_segs = STREAM_SEGS;
+    s->queued = 0;
+    s->trailers = NULL;
+    s->segs = s->first;
     return s;
 }
 
-void nstream_drop_output(struct nstream *s)
+void nstream_drop_queued(struct nstream *s)
 {
     for (uint32_t i = 0; i < s->n_segs; i++)
         slab_unref(s->segs[(s->seg_head + i) & (s->cap_segs - 1)].owner);
@@ -72,7 +80,6 @@ void nstream_drop_output(struct nstream *s)
 
 void nstream_free(struct nstream_shared *sh, struct nstream *s)
 {
-    nstream_drop_output(s);
     if (s->segs != s->first)
         free(s->segs);
     if (sh->n_free >= KEEP_STREAMS) {
@@ -82,39 +89,6 @@ void nstream_free(struct nstream_shared *sh, struct nstream *s)
     s->chain = sh->free;
     sh->free = s;
     sh->n_free++;
-}
-
-static const enum nstream_state after_recv[] = {
-    [STREAM_OPEN] = STREAM_HALF_REMOTE,
-    [STREAM_HALF_LOCAL] = STREAM_CLOSED,
-    [STREAM_HALF_REMOTE] = STREAM_HALF_REMOTE,
-    [STREAM_CLOSED] = STREAM_CLOSED,
-};
-static const enum nstream_state after_sent[] = {
-    [STREAM_OPEN] = STREAM_HALF_LOCAL,
-    [STREAM_HALF_LOCAL] = STREAM_HALF_LOCAL,
-    [STREAM_HALF_REMOTE] = STREAM_CLOSED,
-    [STREAM_CLOSED] = STREAM_CLOSED,
-};
-
-void nstream_end_recv(struct nstream *s)
-{
-    s->state = after_recv[s->state];
-}
-
-void nstream_end_sent(struct nstream *s)
-{
-    s->state = after_sent[s->state];
-}
-
-bool nstream_recv_ended(const struct nstream *s)
-{
-    return s->state == STREAM_HALF_REMOTE || s->state == STREAM_CLOSED;
-}
-
-bool nstream_send_ended(const struct nstream *s)
-{
-    return s->state == STREAM_HALF_LOCAL || s->state == STREAM_CLOSED;
 }
 
 /* ---- payload that waits ---- */
@@ -194,46 +168,55 @@ void nstream_move(struct nstream *s, struct outq *out, size_t len)
 
 /* ---- table ---- */
 
+void nstream_table_init(struct nstream_table *t)
+{
+    *t = (struct nstream_table){.slots = &t->first};
+}
+
 void nstream_table_fini(struct nstream_table *t)
 {
-    free(t->slots);
-    t->slots = NULL;
-    t->n = t->cap = 0;
+    if (t->slots != &t->first)
+        free(t->slots);
 }
 
 static void put(struct nstream_table *t, struct nstream *s)
 {
-    struct nstream **slot = &t->slots[(s->base.id >> 1) & (t->cap - 1)];
+    struct nstream **slot = &t->slots[(s->base.id >> 1) & t->mask];
 
     s->chain = *slot;
     *slot = s;
 }
 
+static void table_grow(struct nstream_table *t)
+{
+    const uint32_t cap = t->mask == 0 ? FIRST_SLOTS : (t->mask + 1) * 2;
+    struct nstream_table big = {.mask = cap - 1, .n = t->n};
+
+    big.slots = xcalloc(cap, sizeof(*big.slots));
+    for (uint32_t i = 0; i <= t->mask; i++) {
+        while (t->slots[i] != NULL) {
+            struct nstream *moved = t->slots[i];
+
+            t->slots[i] = moved->chain;
+            put(&big, moved);
+        }
+    }
+    nstream_table_fini(t);
+    *t = big;
+}
+
 /* Ids come in order, so a table as large as the number of streams has next to no chains. */
 void nstream_table_add(struct nstream_table *t, struct nstream *s)
 {
-    if (t->n == t->cap) {
-        struct nstream_table big = {.cap = t->cap == 0 ? FIRST_SLOTS : t->cap * 2, .n = t->n};
-
-        big.slots = xcalloc(big.cap, sizeof(*big.slots));
-        for (uint32_t i = 0; i < t->cap; i++) {
-            while (t->slots[i] != NULL) {
-                struct nstream *moved = t->slots[i];
-
-                t->slots[i] = moved->chain;
-                put(&big, moved);
-            }
-        }
-        free(t->slots);
-        *t = big;
-    }
+    if (t->n > t->mask)
+        table_grow(t);
     put(t, s);
     t->n++;
 }
 
 void nstream_table_del(struct nstream_table *t, struct nstream *s)
 {
-    struct nstream **at = &t->slots[(s->base.id >> 1) & (t->cap - 1)];
+    struct nstream **at = &t->slots[(s->base.id >> 1) & t->mask];
 
     while (*at != s)
         at = &(*at)->chain;

@@ -13,8 +13,10 @@
 #include "net/h2_engine.h"
 #include "net/h2_hpack.h"
 
-/* RFC 9113 5.1, seen from us. Idle: in no table. Reserved does not exist: no push. */
+/* RFC 9113 5.1, seen from us: which ends have given END_STREAM. Idle: in no table. Reserved does
+ * not exist: no push. */
 enum nstream_state { STREAM_OPEN = 0, STREAM_HALF_LOCAL, STREAM_HALF_REMOTE, STREAM_CLOSED };
+_Static_assert(STREAM_CLOSED == (STREAM_HALF_LOCAL | STREAM_HALF_REMOTE), "two bits");
 
 enum {
     STREAM_RESPONDED = 1 << 0,  /* client: a final response block came */
@@ -72,14 +74,36 @@ struct nstream_shared *nstream_shared_get(struct slab_pool *pool); /* makes it o
 void nstream_shared_put(struct slab_pool *pool);
 
 struct nstream *nstream_new(struct nstream_shared *sh, struct h2 *h2, void *user);
-void nstream_free(struct nstream_shared *sh, struct nstream *s); /* drops what waits */
-void nstream_drop_output(struct nstream *s);
+void nstream_free(struct nstream_shared *sh, struct nstream *s); /* nothing of it waits */
+void nstream_drop_queued(struct nstream *s);
+
+/* What waits will not leave. */
+static inline void nstream_drop_output(struct nstream *s)
+{
+    if (s->n_segs > 0 || s->n_blocks > 0 || s->trailers != NULL)
+        nstream_drop_queued(s);
+}
 
 /* Both sides' END_STREAM, RFC 9113 5.1. */
-void nstream_end_recv(struct nstream *s);
-void nstream_end_sent(struct nstream *s);
-bool nstream_recv_ended(const struct nstream *s);
-bool nstream_send_ended(const struct nstream *s);
+static inline void nstream_end_recv(struct nstream *s)
+{
+    s->state |= STREAM_HALF_REMOTE;
+}
+
+static inline void nstream_end_sent(struct nstream *s)
+{
+    s->state |= STREAM_HALF_LOCAL;
+}
+
+static inline bool nstream_recv_ended(const struct nstream *s)
+{
+    return (s->state & STREAM_HALF_REMOTE) != 0;
+}
+
+static inline bool nstream_send_ended(const struct nstream *s)
+{
+    return (s->state & STREAM_HALF_LOCAL) != 0;
+}
 
 /* ---- payload that waits ---- */
 
@@ -94,17 +118,19 @@ void nstream_move(struct nstream *s, struct outq *out, size_t len);
 /* ---- the table of a connection ---- */
 
 struct nstream_table {
-    struct nstream **slots;
-    uint32_t n, cap; /* cap: a power of two */
+    struct nstream **slots; /* mask + 1 of them, a power of two */
+    uint32_t n, mask;
+    struct nstream *first; /* the one slot of a table that is small */
 };
 
+void nstream_table_init(struct nstream_table *t);
 void nstream_table_fini(struct nstream_table *t); /* works on a zeroed one */
 void nstream_table_add(struct nstream_table *t, struct nstream *s);
 void nstream_table_del(struct nstream_table *t, struct nstream *s);
 
 static inline struct nstream *nstream_table_find(const struct nstream_table *t, uint32_t id)
 {
-    struct nstream *s = t->cap == 0 ? NULL : t->slots[(id >> 1) & (t->cap - 1)];
+    struct nstream *s = t->slots[(id >> 1) & t->mask];
 
     while (s != NULL && s->base.id != id)
         s = s->chain;

@@ -10,12 +10,6 @@
 #define KEEP_SMALL 256u /* 4 MiB */
 #define KEEP_LARGE 32u  /* 8 MiB */
 
-struct out_seg {
-    struct slab *owner;
-    const uint8_t *p;
-    size_t len;
-};
-
 /* ---- slabs ---- */
 
 void slab_pool_init(struct slab_pool *pool)
@@ -113,6 +107,7 @@ static void outq_drop_tail(struct outq *q)
     slab_unref(q->tail);
     q->tail = NULL;
     q->tail_used = 0;
+    q->last = NULL;
 }
 
 void outq_fini(struct outq *q)
@@ -142,40 +137,11 @@ static void outq_push(struct outq *q, struct slab *owner, const uint8_t *p, size
     q->n++;
     *outq_at(q, q->n - 1) = (struct out_seg){slab_ref(owner), p, len};
     q->bytes += len;
+    q->last = NULL;
 }
 
-void outq_copy(struct outq *q, const void *p, size_t len)
+uint8_t *outq_put_more(struct outq *q, size_t len)
 {
-    const uint8_t *from = p;
-
-    while (len > 0) {
-        struct out_seg *last = q->n > 0 ? outq_at(q, q->n - 1) : NULL;
-        uint8_t *to;
-        size_t room, take;
-
-        if (q->tail != NULL && q->tail_used == q->tail->cap)
-            outq_drop_tail(q);
-        if (q->tail == NULL)
-            q->tail = slab_get(q->pool, SLAB_SMALL_BYTES);
-        to = q->tail->data + q->tail_used;
-        room = q->tail->cap - q->tail_used;
-        take = len < room ? len : room;
-        memcpy(to, from, take);
-        q->tail_used += (uint32_t)take;
-        if (last != NULL && last->owner == q->tail && last->p + last->len == to) {
-            last->len += take;
-            q->bytes += take;
-        } else {
-            outq_push(q, q->tail, to, take);
-        }
-        from += take;
-        len -= take;
-    }
-}
-
-uint8_t *outq_put(struct outq *q, size_t len)
-{
-    struct out_seg *last = q->n > 0 ? outq_at(q, q->n - 1) : NULL;
     uint8_t *to;
 
     check(len <= SLAB_SMALL_BYTES);
@@ -185,13 +151,24 @@ uint8_t *outq_put(struct outq *q, size_t len)
         q->tail = slab_get(q->pool, SLAB_SMALL_BYTES);
     to = q->tail->data + q->tail_used;
     q->tail_used += (uint32_t)len;
-    if (last != NULL && last->owner == q->tail && last->p + last->len == to) {
-        last->len += len;
-        q->bytes += len;
-    } else {
-        outq_push(q, q->tail, to, len);
-    }
+    outq_push(q, q->tail, to, len);
+    q->last = outq_at(q, q->n - 1);
     return to;
+}
+
+void outq_copy(struct outq *q, const void *p, size_t len)
+{
+    const uint8_t *from = p;
+
+    while (len > 0) {
+        const size_t left = q->tail != NULL ? q->tail->cap - q->tail_used : 0;
+        const size_t room = left > 0 ? left : SLAB_SMALL_BYTES;
+        const size_t take = len < room ? len : room;
+
+        memcpy(outq_put(q, take), from, take);
+        from += take;
+        len -= take;
+    }
 }
 
 void outq_ref(struct outq *q, struct slab *owner, const uint8_t *p, size_t len)
@@ -230,6 +207,8 @@ void outq_sent(struct outq *q, size_t bytes)
             break;
         }
         bytes -= s->len;
+        if (s == q->last)
+            q->last = NULL;
         slab_unref(s->owner);
         q->head = (q->head + 1) & (q->cap - 1);
         q->n--;

@@ -41,6 +41,12 @@ struct slab *slab_get(struct slab_pool *pool, size_t bytes); /* rounded up to a 
 struct slab *slab_ref(struct slab *s);
 void slab_unref(struct slab *s); /* NULL is fine */
 
+struct out_seg {
+    struct slab *owner;
+    const uint8_t *p;
+    size_t len;
+};
+
 /* Output of one connection: an ordered queue of segments, small ones copied into a tail slab,
  * larger ones held by reference. */
 struct outq {
@@ -50,6 +56,7 @@ struct outq {
     size_t bytes;
     struct slab *tail; /* where copies go */
     uint32_t tail_used;
+    struct out_seg *last; /* the newest segment, when it ends where the tail goes on; or NULL */
 };
 
 #define OUTQ_COPY_BELOW 2048u /* a smaller payload must not pin a large slab */
@@ -58,7 +65,19 @@ void outq_init(struct outq *q, struct slab_pool *pool);
 void outq_fini(struct outq *q);
 void outq_copy(struct outq *q, const void *p, size_t len);
 /* Room for len <= SLAB_SMALL_BYTES bytes in one piece, which the caller fills right away. */
-uint8_t *outq_put(struct outq *q, size_t len);
+uint8_t *outq_put_more(struct outq *q, size_t len);
+static inline uint8_t *outq_put(struct outq *q, size_t len)
+{
+    uint8_t *to;
+
+    if (q->last == NULL || q->tail->cap - q->tail_used < len)
+        return outq_put_more(q, len);
+    to = q->tail->data + q->tail_used;
+    q->tail_used += (uint32_t)len;
+    q->last->len += len;
+    q->bytes += len;
+    return to;
+}
 /* p lies in owner's data; takes a reference (or copies when short). */
 void outq_ref(struct outq *q, struct slab *owner, const uint8_t *p, size_t len);
 int outq_iov(const struct outq *q, struct iovec *iov, int max);
