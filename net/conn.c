@@ -71,8 +71,9 @@ struct conn {
     struct conn_conf conf;
     struct conn_ops ops;
     void *user;
-    struct net_addr peer;
-    char why[192];
+    sa_family_t family;
+    char *peer; /* address text */
+    char *why;  /* NULL: it lives */
 };
 
 #define HTTP1_TEXT "This port speaks HTTP/2 (gRPC) only.\n"
@@ -99,13 +100,15 @@ static void conn_fail(struct conn *c, enum conn_end how, const char *fmt, ...) P
 /* The first reason stands. Nothing is called back here: the reaping of this turn does it. */
 static void conn_fail(struct conn *c, enum conn_end how, const char *fmt, ...)
 {
+    char why[192];
     va_list ap;
 
     if (c->state == CONN_CLOSING)
         return;
     va_start(ap, fmt);
-    vsnprintf(c->why, sizeof(c->why), fmt, ap);
+    vsnprintf(why, sizeof(why), fmt, ap);
     va_end(ap);
+    c->why = xstrdup(why);
     c->how = how;
     c->state = CONN_CLOSING;
     ev_io_stop(c->loop->ev, &c->readable);
@@ -144,6 +147,8 @@ static void conn_reap(struct dead *d)
     else if (c->fd >= 0)
         close(c->fd);
     c->magic = 0;
+    free(c->peer);
+    free(c->why);
     free(c);
 }
 
@@ -682,7 +687,7 @@ static void conn_secured(struct conn *c)
 
 static void conn_connected(struct conn *c)
 {
-    conn_tune_socket(c->fd, c->peer.sa.ss_family);
+    conn_tune_socket(c->fd, c->family);
     c->first_read_done = true;
     if (c->conf.settings_timeout_us != 0)
         c->setup_by_us = c->loop->now_us + c->conf.settings_timeout_us;
@@ -755,6 +760,12 @@ static struct conn *conn_new(struct loop *l, int fd, enum h2_role role,
     return c;
 }
 
+static void conn_set_peer(struct conn *c, const struct net_addr *addr)
+{
+    c->family = addr->sa.ss_family;
+    c->peer = xstrdup(addr->text);
+}
+
 struct conn *conn_accept(struct loop *l, int fd, const struct conn_conf *conf,
                          const struct conn_ops *ops, void *user)
 {
@@ -762,8 +773,11 @@ struct conn *conn_accept(struct loop *l, int fd, const struct conn_conf *conf,
 
     if (conf->tls != NULL)
         c->tls = tls_new(conf->tls, NULL, &c->cipher);
-    net_addr_of_peer(fd, &c->peer);
-    conn_tune_socket(fd, c->peer.sa.ss_family);
+    struct net_addr peer;
+
+    net_addr_of_peer(fd, &peer);
+    conn_set_peer(c, &peer);
+    conn_tune_socket(fd, c->family);
     c->state = CONN_SETUP;
     keepalive_start(&c->alive, conf->ping_after_us, conf->ping_timeout_us, l->now_us);
     c->sweep_at_us = conn_sweep_us(c) != 0 ? l->now_us + conn_sweep_us(c) : 0;
@@ -781,7 +795,7 @@ struct conn *conn_dial(struct loop *l, const struct net_addr *addr, const struct
     int r;
 
     c->dialled = true;
-    c->peer = *addr;
+    conn_set_peer(c, addr);
     if (conf->tls != NULL) {
         char host[sizeof(addr->text)];
 
@@ -820,7 +834,7 @@ bool conn_is_ready(const struct conn *c)
 
 const char *conn_peer(const struct conn *c)
 {
-    return c->peer.text;
+    return c->peer;
 }
 
 void conn_drain(struct conn *c)

@@ -91,6 +91,8 @@ void slab_unref(struct slab *s)
 
 /* ---- output queue ---- */
 
+#define OUTQ_KEEPS 4u /* segments; a small answer is one or two */
+
 void outq_init(struct outq *q, struct slab_pool *pool)
 {
     memset(q, 0, sizeof(*q));
@@ -124,7 +126,7 @@ void outq_fini(struct outq *q)
 static void outq_push(struct outq *q, struct slab *owner, const uint8_t *p, size_t len)
 {
     if (q->n == q->cap) {
-        const uint32_t cap = q->cap == 0 ? 16 : q->cap * 2;
+        const uint32_t cap = q->cap == 0 ? OUTQ_KEEPS : q->cap * 2;
         struct out_seg *segs = xcalloc(cap, sizeof(*segs));
 
         for (uint32_t i = 0; i < q->n; i++)
@@ -193,7 +195,8 @@ int outq_iov(const struct outq *q, struct iovec *iov, int max)
     return n;
 }
 
-/* bytes: taken by the socket; at most what outq_iov showed. An empty queue holds no slab. */
+/* bytes: taken by the socket; at most what outq_iov showed. An empty queue holds no slab, and a
+ * ring of the least size: two of them are part of each idle connection. */
 void outq_sent(struct outq *q, size_t bytes)
 {
     check(bytes <= q->bytes);
@@ -213,6 +216,12 @@ void outq_sent(struct outq *q, size_t bytes)
         q->head = (q->head + 1) & (q->cap - 1);
         q->n--;
     }
-    if (q->n == 0)
-        outq_drop_tail(q);
+    if (q->n > 0)
+        return;
+    outq_drop_tail(q);
+    if (q->cap > OUTQ_KEEPS) {
+        free(q->segs);
+        q->segs = NULL;
+        q->head = q->cap = 0;
+    }
 }
