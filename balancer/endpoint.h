@@ -27,6 +27,7 @@
 #include "conf/snapshot.h"
 
 struct cluster;
+struct upstream; /* of whoever uses the balancer: never looked into */
 
 struct endpoint {
     struct list node;    /* balancer.endpoints */
@@ -37,9 +38,9 @@ struct endpoint {
     uint64_t mark; /* the last balancer_apply that named it */
     uint32_t in_flight;
     uint64_t started;
-    uint64_t failed; /* ended with an outcome that is the replica's fault */
-    void *pool;      /* the worker's connections; filled in hooks.endpoint_added */
-    bool left;       /* no snapshot names it; ends with its last call */
+    uint64_t failed;       /* ended with an outcome that is the replica's fault */
+    struct upstream *pool; /* the worker's connections; filled in hooks.endpoint_added */
+    bool left;             /* no snapshot names it; ends with its last call */
 };
 
 enum member_out { MEMBER_IN = 0, MEMBER_EJECTED, MEMBER_STOPPING, MEMBER_QUARANTINED };

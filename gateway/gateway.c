@@ -265,7 +265,7 @@ static int gateway_init_workers(struct gateway *g, struct err *err)
             .engine = engine,
             .certs = g->conf.certs,
             .addresses = g->addresses,
-            .first = i == 0 ? NULL : &g->workers[0],
+            .workers = g->workers,
             .snap = g->snap,
             .book = gateway_make_book(g, g->snap),
         };

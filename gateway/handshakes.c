@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "gateway/door.h"
 #include "gateway/session.h"
 #include "gateway/worker.h"
 
@@ -58,6 +59,7 @@ void handshakes_end(struct handshakes *h, struct session *s)
     list_remove(&s->handshake);
     h->n--;
     h->worker->counters[COUNT_tls_handshakes_open]--;
+    door_handshake_ended(h->worker);
     if (h->waited_for && h->n < h->max) {
         h->waited_for = false;
         timer_stop(&h->worker->loop, &h->make_room);

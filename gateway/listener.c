@@ -1,14 +1,11 @@
 #include "gateway/listener.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/tcp.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "gateway/session.h"
+#include "gateway/door.h"
 #include "gateway/worker.h"
 
 #define ACCEPTS_A_TURN 64                /* then the other objects of the loop have their turn */
@@ -25,7 +22,7 @@ static bool accept_error_is_of_peer(int e)
 static void listener_accept(struct listener *l)
 {
     for (int i = 0; i < ACCEPTS_A_TURN; i++) {
-        if (l->conn.tls != NULL && !handshakes_has_room(&l->worker->handshakes)) {
+        if (!door_has_room(l->worker, l->conn.tls != NULL)) {
             ev_io_stop(l->worker->loop.ev, &l->io);
             return;
         }
@@ -33,7 +30,7 @@ static void listener_accept(struct listener *l)
         const int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd >= 0) {
-            session_accept(l->worker, fd, &l->conn);
+            door_hand(l->worker, (size_t)(l - l->worker->listeners), fd);
             continue;
         }
         if (errno == EAGAIN || errno == EWOULDBLOCK)
@@ -41,7 +38,7 @@ static void listener_accept(struct listener *l)
         if (accept_error_is_of_peer(errno))
             continue;
         log_warn("accept_failed", "worker=%u errno=%d", l->worker->index, errno);
-        session_make_room(l->worker);
+        door_make_room(l->worker);
         ev_io_stop(l->worker->loop.ev, &l->io);
         timer_start(&l->worker->loop, &l->pause, l->worker->loop.now_us + PAUSE_US);
         return;
@@ -62,25 +59,16 @@ static void listener_on_pause_over(struct timer *t)
     ev_io_start(l->worker->loop.ev, &l->io);
 }
 
-/* The workers' TCP sockets share the address. The kernel would let those of another process share
- * it, too, which would take part of our connections without a word: so the first one asks for it
- * alone before. Sockets of a path have no such sharing: there is one, and each worker accepts. */
-static int listener_bind(const struct net_addr *addr, const struct listener *first, struct err *err)
+/* With SO_REUSEPORT, so that the next process can listen before this one stops. The kernel would
+ * let any other share the address, too, which would take part of our connections without a word: so
+ * it is asked for alone before. */
+static int listener_bind(const struct net_addr *addr, struct err *err)
 {
-    int fd;
+    const int fd = net_listen(addr, false, err);
 
-    if (addr->sa.ss_family == AF_UNIX) {
-        if (first == NULL)
-            return net_listen(addr, false, err);
-        fd = fcntl(first->fd, F_DUPFD_CLOEXEC, 0);
-        return fd >= 0 ? fd : err_set(err, -errno, "listen on %s: %s", addr->text, strerror(errno));
-    }
-    if (first == NULL) {
-        fd = net_listen(addr, false, err);
-        if (fd < 0)
-            return fd;
-        close(fd);
-    }
+    if (fd < 0 || addr->sa.ss_family == AF_UNIX)
+        return fd;
+    close(fd);
     return net_listen(addr, true, err);
 }
 
@@ -90,8 +78,12 @@ int listener_init(struct listener *l, struct worker *w, const struct net_addr *a
     *l = (struct listener){.worker = w, .conn = *conn, .fd = -1};
     l->pause.fire = listener_on_pause_over;
     ev_io_init(&l->io, listener_on_readable, -1, EV_READ);
+    if (first != NULL) {
+        l->addr = first->addr;
+        return 0;
+    }
 
-    const int fd = listener_bind(addr, first, err);
+    const int fd = listener_bind(addr, err);
 
     if (fd < 0)
         return fd;
@@ -102,6 +94,8 @@ int listener_init(struct listener *l, struct worker *w, const struct net_addr *a
 
 void listener_start(struct listener *l)
 {
+    if (l->fd < 0)
+        return;
     ev_io_set(&l->io, l->fd, EV_READ);
     ev_io_start(l->worker->loop.ev, &l->io);
 }

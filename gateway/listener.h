@@ -1,4 +1,5 @@
-/* gateway/listener.h - one bound socket of one worker.
+/* gateway/listener.h - one address that clients connect to: its socket at worker 0, its settings at
+ * every worker.
  *
  * Owns:      the socket and its watcher.
  * Called by: worker.c.
@@ -21,8 +22,8 @@ struct listener {
     struct timer pause;    /* after accept failed for want of descriptors */
 };
 
-/* Bind and listen; 0 or -errno with err. first: the same listener of worker 0; NULL: this is it.
- * accept begins with listener_start. */
+/* Bind and listen; 0 or -errno with err. first: the same listener of worker 0, which accepts for
+ * all; NULL: this is it. accept begins with listener_start. */
 int listener_init(struct listener *l, struct worker *w, const struct net_addr *addr,
                   const struct listener *first, const struct conn_conf *conn, struct err *err);
 void listener_start(struct listener *l);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "gateway/answer.h"
+#include "gateway/door.h"
 #include "gateway/local.h"
 #include "gateway/note.h"
 #include "gateway/request.h"
@@ -293,6 +294,7 @@ static void session_on_closed(void *user, const char *why)
     w->counters[COUNT_streams_stalled] += conn_streams_stalled(s->conn);
     list_remove(&s->node);
     w->counters[COUNT_sessions_open]--;
+    door_session_ended(w);
     free(s);
     worker_session_ended(w);
 }
@@ -325,15 +327,15 @@ bool session_make_room(struct worker *w)
     return false;
 }
 
-void session_accept(struct worker *w, int fd, const struct conn_conf *conf)
+bool session_accept(struct worker *w, int fd, const struct conn_conf *conf)
 {
     struct session *s;
 
-    if (w->draining ||
+    if (w->draining || w->stopping ||
         (w->counters[COUNT_sessions_open] >= w->max_sessions && !session_make_room(w))) {
         worker_count(w, COUNT_sessions_refused);
         close(fd);
-        return;
+        return false;
     }
     s = xcalloc(1, sizeof(*s));
     s->worker = w;
@@ -344,6 +346,7 @@ void session_accept(struct worker *w, int fd, const struct conn_conf *conf)
     if (conf->tls != NULL)
         handshakes_begin(&w->handshakes, s);
     s->conn = conn_accept(&w->loop, fd, conf, &session_ops, s);
+    return true;
 }
 
 void session_drain(struct session *s)

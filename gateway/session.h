@@ -1,7 +1,7 @@
 /* gateway/session.h - one client connection, and what its calls have in common.
  *
  * Owns:      its conn; the calls on it end with it.
- * Called by: listener (accept), worker (drain, close), stream and answer (their half).
+ * Called by: door (accepted ones), worker (drain, close), stream and answer (their half).
  * Lifetime:  session_accept .. on_closed of its conn, after every call's on_close.
  * Thread:    its worker's.
  */
@@ -56,7 +56,8 @@ enum grpc_status call_refuse(struct call *c, enum request_fault fault,
 /* The whole answer is queued: let an upload that still runs stop. */
 void call_stop_upload(struct call *c);
 
-void session_accept(struct worker *w, int fd, const struct conn_conf *conf);
+/* false: refused, and fd is closed. */
+bool session_accept(struct worker *w, int fd, const struct conn_conf *conf);
 /* Close one that has no call (GOAWAY first: its client may come again). false: found none. */
 bool session_make_room(struct worker *w);
 void session_drain(struct session *s);

@@ -74,3 +74,16 @@ void upstream_renew(struct upstream *u)
 {
     pool_renew(u->usual);
 }
+
+void upstream_set_tls(struct upstream *u, struct tls_ctx *tls)
+{
+    u->conf.conn.tls = tls;
+    pool_set_tls(u->usual, tls);
+    if (u->bulk != NULL)
+        pool_set_tls(u->bulk, tls);
+}
+
+uint32_t upstream_n_streams(const struct upstream *u)
+{
+    return pool_n_streams(u->usual) + (u->bulk == NULL ? 0 : pool_n_streams(u->bulk));
+}

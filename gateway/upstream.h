@@ -28,6 +28,9 @@ void upstream_bury(struct upstream *u);
 /* Where a call is opened. bulk: on connections that small calls do not share; these are made at the
  * first need, and while none can be made it is the usual pool. */
 struct pool *upstream_pool(struct upstream *u, bool bulk);
+uint32_t upstream_n_streams(const struct upstream *u);
+/* For connections that are made from now on; NULL: cleartext. */
+void upstream_set_tls(struct upstream *u, struct tls_ctx *tls);
 /* The replica became ready: what failed before says nothing. */
 void upstream_renew(struct upstream *u);
 

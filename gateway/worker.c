@@ -139,7 +139,7 @@ static void worker_set_tls(void *arg, const struct endpoint *ep)
     const struct worker *const w = arg;
 
     if (ep->pool != NULL)
-        pool_set_tls(ep->pool, map_get(&w->addresses->tls, ep->address, strlen(ep->address)));
+        upstream_set_tls(ep->pool, map_get(&w->addresses->tls, ep->address, strlen(ep->address)));
 }
 
 /* Owns snap's reference and book from here. */
@@ -210,10 +210,41 @@ void worker_post_snapshot(struct worker *w, struct snapshot *snap, struct addres
 
 /* --- drain and stop --- */
 
-void worker_accept_again(struct worker *w)
+struct task_msg {
+    struct mbox_msg msg;
+    void (*task)(struct worker *w);
+};
+
+static void task_discard(struct mbox_msg *msg)
+{
+    free(container_of(msg, struct task_msg, msg));
+}
+
+static void task_deliver(struct mbox_msg *msg, void *arg)
+{
+    container_of(msg, struct task_msg, msg)->task(arg);
+    task_discard(msg);
+}
+
+void worker_post_task(struct worker *w, void (*task)(struct worker *w))
+{
+    struct task_msg *m = xcalloc(1, sizeof(*m));
+
+    m->msg.deliver = task_deliver;
+    m->msg.discard = task_discard;
+    m->task = task;
+    mbox_post(&w->loop.mbox, &m->msg);
+}
+
+static void worker_resume_listeners(struct worker *w)
 {
     for (size_t i = 0; i < w->n_listeners; i++)
         listener_resume(&w->listeners[i]);
+}
+
+void worker_accept_again(struct worker *w)
+{
+    worker_post_task(&w->peers[0], worker_resume_listeners);
 }
 
 static void worker_close_listeners(struct worker *w)
@@ -350,7 +381,7 @@ static int worker_init_listeners(struct worker *w, const struct worker_conf *con
         c.limits.max_concurrent_streams = process->max_streams;
         c.ping_after_us = CLIENT_PING_US;
         r = listener_init(&w->listeners[i], w, &conf->addresses[i],
-                          conf->first == NULL ? NULL : &conf->first->listeners[i], &c, err);
+                          w == w->peers ? NULL : &w->peers->listeners[i], &c, err);
         if (r < 0)
             return r;
         w->n_listeners++;
@@ -366,6 +397,8 @@ int worker_init(struct worker *w, const struct worker_conf *conf, struct err *er
     memset(w, 0, sizeof(*w));
     w->gateway = conf->gateway;
     w->index = conf->index;
+    w->peers = conf->workers;
+    w->n_peers = conf->n_workers;
     loop_init(&w->loop, w);
     rng_init(&w->rng, seed);
     list_init(&w->lanes);

@@ -13,6 +13,7 @@
 #include "balancer/balancer.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "gateway/door.h"
 #include "gateway/gateway.h"
 #include "gateway/handshakes.h"
 #include "gateway/paths.h"
@@ -51,9 +52,12 @@ struct worker {
     struct shapes shapes;
     struct pool_conf upstream;
 
-    struct list lanes; /* struct lane.node */
-    struct listener *listeners;
+    struct list lanes;          /* struct lane.node */
+    struct listener *listeners; /* worker 0 has their sockets, all have their settings */
     size_t n_listeners;
+    struct door door;
+    struct worker *peers; /* all workers; worker 0 hands them what it accepts */
+    uint32_t n_peers, door_turn;
     struct list sessions; /* struct session.node */
     uint32_t max_sessions;
     struct handshakes handshakes;
@@ -92,7 +96,7 @@ struct worker_conf {
     const struct h2_engine *engine;
     const struct certs *certs;        /* NULL: all listeners are cleartext */
     const struct net_addr *addresses; /* [process->n_listeners]; port 0 only for worker 0 */
-    const struct worker *first;       /* worker 0, initialised; NULL: this is it */
+    struct worker *workers;           /* [n_workers]; worker 0 is initialised first */
     struct snapshot *snap;            /* a reference is taken */
     struct address_book *book;        /* owned from here */
 };
@@ -130,7 +134,9 @@ static inline void worker_unbook_call(struct worker *w, size_t *booked)
     w->call_bytes -= *booked;
     *booked = 0;
 }
-/* There is room for TLS handshakes again. */
+/* Run task on w's thread. From any thread. */
+void worker_post_task(struct worker *w, void (*task)(struct worker *w));
+/* There is room for TLS handshakes again: tell worker 0. */
 void worker_accept_again(struct worker *w);
 /* tenant: NULL: nobody's. */
 static inline struct tenant_counts *worker_tenant_counts(struct worker *w,

@@ -1,6 +1,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,11 @@
 #include "base/check.h"
 #include "net/conn.h"
 
-#define LISTEN_BACKLOG 1024
+#define USER_TIMEOUT_MS  60000 /* unacknowledged bytes for so long: the peer is gone */
+#define KEEPALIVE_IDLE_S 30
+#define KEEPALIVE_EACH_S 10
+#define KEEPALIVE_PROBES 3
+#define LISTEN_BACKLOG   1024
 
 static int parse_unix(struct net_addr *a, const char *path, struct err *err)
 {
@@ -157,6 +162,21 @@ static void unlink_stale_socket(const struct net_addr *addr)
     close(fd);
 }
 
+void net_tune_socket(int fd, int family)
+{
+    const int on = 1, user_ms = USER_TIMEOUT_MS, idle_s = KEEPALIVE_IDLE_S;
+    const int each_s = KEEPALIVE_EACH_S, probes = KEEPALIVE_PROBES;
+
+    if (family == AF_UNIX)
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &each_s, sizeof(each_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
 int net_listen(const struct net_addr *addr, bool reuse_port, struct err *err)
 {
     const int family = addr->sa.ss_family;
@@ -172,6 +192,7 @@ int net_listen(const struct net_addr *addr, bool reuse_port, struct err *err)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
         if (reuse_port && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0)
             goto fault;
+        net_tune_socket(fd, family);
     }
     if (bind(fd, (const struct sockaddr *)&addr->sa, addr->sa_len) != 0)
         goto fault;

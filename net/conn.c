@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,10 +29,6 @@
 #define DRAIN_PING        0x70656e73746f636bu /* "penstock" */
 #define KEEP_PING         0x6b656570616c6976u /* "keepaliv" */
 #define DRAIN_WAIT_US     1000000
-#define USER_TIMEOUT_MS   60000 /* unacknowledged bytes for so long: the peer is gone */
-#define KEEPALIVE_IDLE_S  30
-#define KEEPALIVE_EACH_S  10
-#define KEEPALIVE_PROBES  3
 
 enum conn_state { CONN_CONNECTING = 0, CONN_SETUP, CONN_READY, CONN_CLOSING };
 
@@ -650,21 +645,6 @@ static void conn_on_readable(struct ev_loop *ev, ev_io *w, int revents)
 
 /* ---- start ---- */
 
-static void conn_tune_socket(int fd, int family)
-{
-    const int on = 1, user_ms = USER_TIMEOUT_MS, idle_s = KEEPALIVE_IDLE_S;
-    const int each_s = KEEPALIVE_EACH_S, probes = KEEPALIVE_PROBES;
-
-    if (family == AF_UNIX)
-        return;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof(user_ms));
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &each_s, sizeof(each_s));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-}
-
 /* A dialled connection may open streams now. */
 static void conn_dialled(struct conn *c)
 {
@@ -687,7 +667,7 @@ static void conn_secured(struct conn *c)
 
 static void conn_connected(struct conn *c)
 {
-    conn_tune_socket(c->fd, c->family);
+    net_tune_socket(c->fd, c->family);
     c->first_read_done = true;
     if (c->conf.settings_timeout_us != 0)
         c->setup_by_us = c->loop->now_us + c->conf.settings_timeout_us;
@@ -777,7 +757,6 @@ struct conn *conn_accept(struct loop *l, int fd, const struct conn_conf *conf,
 
     net_addr_of_peer(fd, &peer);
     conn_set_peer(c, &peer);
-    conn_tune_socket(fd, c->family);
     c->state = CONN_SETUP;
     keepalive_start(&c->alive, conf->ping_after_us, conf->ping_timeout_us, l->now_us);
     c->sweep_at_us = conn_sweep_us(c) != 0 ? l->now_us + conn_sweep_us(c) : 0;

@@ -27,6 +27,9 @@ struct net_addr {
 int net_addr_parse(struct net_addr *ret_addr, const char *text, struct err *err);
 /* Bound, listening, non-blocking socket or -errno. reuse_port: one of several listeners. */
 int net_listen(const struct net_addr *addr, bool reuse_port, struct err *err);
+/* What every connection's socket needs; those that a listening socket accepts have it from there.
+ */
+void net_tune_socket(int fd, int family);
 /* The host part of the text, without brackets; "" for a UNIX socket. */
 void net_addr_host(const struct net_addr *addr, char *dst, size_t size);
 void net_addr_of_socket(int fd, struct net_addr *ret_addr); /* getsockname, for port 0 */

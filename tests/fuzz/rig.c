@@ -14,6 +14,7 @@
 #include "conf/snapshot.h"
 #include "gateway/listener.h"
 #include "gateway/report.h"
+#include "gateway/upstream.h"
 
 #define START_US  (100 * US_PER_S) /* any time but 0 */
 #define TURNS_MAX 2000             /* of one settling: an endless one is a find */
@@ -310,6 +311,7 @@ void rig_start(struct rig *r, const struct h2_engine *engine, bool served)
     conf = (struct worker_conf){
         .gateway = (struct gateway *)r, /* only handed back to the functions above */
         .n_workers = 1,
+        .workers = &r->w,
         .process = &process,
         .engine = engine,
         .addresses = &r->gateway,
@@ -339,7 +341,7 @@ static void check_endpoint(void *arg, const struct endpoint *ep)
 {
     (void)arg;
     check(ep->in_flight == 0);
-    check(ep->pool == NULL || pool_n_streams(ep->pool) == 0);
+    check(ep->pool == NULL || upstream_n_streams(ep->pool) == 0);
 }
 
 static void check_nothing_left(const struct rig *r)
