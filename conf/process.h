@@ -13,6 +13,7 @@
 
 struct certificate_conf {
     const char *cert, *key; /* files */
+    const char *ocsp;       /* file; empty: nothing is stapled */
 };
 
 enum min_tls { MIN_TLS_1_2 = 0, MIN_TLS_1_3 };
@@ -21,6 +22,7 @@ enum client_auth { CLIENT_AUTH_REQUIRED = 0, CLIENT_AUTH_OPTIONAL };
 struct listener_conf {
     const char *address;
     const char *cert, *key, *client_ca;    /* empty: cleartext */
+    const char *ocsp;                      /* empty or NULL: nothing is stapled */
     struct certificate_conf *certificates; /* further ones, by server name */
     size_t n_certificates;
     int min_tls;       /* enum min_tls */

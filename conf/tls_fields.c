@@ -25,11 +25,16 @@ static const char *const min_tls_words[] = {
     NULL,
 };
 
+#define OCSP_DOC                                                                                   \
+    "OCSP response (DER) that is stapled for it, until it expires. Nothing is fetched: whoever "   \
+    "renews the file does. Empty: none."
+
 static const struct conf_field certificate_fields[] = {
     CONF_STR(struct certificate_conf, cert, "cert", .required = true, .min = 1,
              .max = PATH_BYTES_MAX, .doc = "Certificate chain (PEM)."),
     CONF_STR(struct certificate_conf, key, "key", .required = true, .min = 1, .max = PATH_BYTES_MAX,
              .doc = "Its private key (PEM), without a passphrase."),
+    CONF_STR(struct certificate_conf, ocsp, "ocsp", .max = PATH_BYTES_MAX, .doc = OCSP_DOC),
     CONF_END,
 };
 static const struct conf_table certificate_table = {
@@ -48,6 +53,7 @@ static const struct conf_field listener_fields[] = {
                     "cleartext. A file that changes is taken over within a second."),
     CONF_STR(struct listener_conf, key, "key", .max = PATH_BYTES_MAX,
              .doc = "Its private key (PEM), without a passphrase."),
+    CONF_STR(struct listener_conf, ocsp, "ocsp", .max = PATH_BYTES_MAX, .doc = OCSP_DOC),
     CONF_LIST(struct listener_conf, certificates, "certificates", .max = 64,
               .table = &certificate_table,
               .doc = "More certificates, chosen by the name that the client asks for; see "
@@ -83,13 +89,17 @@ static bool check_chain(struct conf_where *where, const char *key, const char *f
     return false;
 }
 
-static void check_pair(struct conf_where *where, const char *cert, const char *key)
+static void check_pair(struct conf_where *where, const char *cert, const char *key,
+                       const char *ocsp)
 {
     struct err err = {0};
 
-    if (check_chain(where, "cert", cert) &&
-        tls_check_pair(&(struct tls_pair){cert, key}, &err) != 0)
+    if (!check_chain(where, "cert", cert))
+        return;
+    if (tls_check_pair(&(struct tls_pair){cert, key, NULL}, &err) != 0)
         conf_problem_at(where, "key", "%s", err.text);
+    else if (ocsp[0] != '\0' && tls_check_pair(&(struct tls_pair){cert, key, ocsp}, &err) != 0)
+        conf_problem_at(where, "ocsp", "%s", err.text);
 }
 
 static void check_certificates(struct conf_where *where, const struct listener_conf *l)
@@ -100,7 +110,8 @@ static void check_certificates(struct conf_where *where, const struct listener_c
         const size_t inner = conf_where_index(where, i);
 
         if (l->certificates[i].cert[0] != '\0' && l->certificates[i].key[0] != '\0')
-            check_pair(where, l->certificates[i].cert, l->certificates[i].key);
+            check_pair(where, l->certificates[i].cert, l->certificates[i].key,
+                       l->certificates[i].ocsp);
         conf_where_up(where, inner);
     }
     conf_where_up(where, mark);
@@ -115,6 +126,8 @@ static void check_listener_tls(struct conf_where *where, const struct listener_c
         conf_problem_at(where, "key", "is missing; a certificate needs its key");
     if (l->key[0] != '\0' && !tls)
         conf_problem_at(where, "cert", "is missing; a key needs its certificate");
+    if (!tls && l->ocsp[0] != '\0')
+        conf_problem_at(where, "ocsp", "without cert: it is about one");
     if (!tls && l->n_certificates > 0)
         conf_problem_at(where, "certificates", "without cert: give the default one there");
     if (!tls && asks)
@@ -126,7 +139,7 @@ static void check_listener_tls(struct conf_where *where, const struct listener_c
     if (asks && l->tenants_only && !has_tenants)
         conf_problem_at(where, "tenants_only", "without \"tenants\": nobody could come in");
     if (tls && l->key[0] != '\0')
-        check_pair(where, l->cert, l->key);
+        check_pair(where, l->cert, l->key, l->ocsp);
     if (tls && asks)
         check_chain(where, "client_ca", l->client_ca);
     check_certificates(where, l);

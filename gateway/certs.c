@@ -165,6 +165,7 @@ static int add_listener(struct certs *c, const struct listener_conf *l,
         .server = true,
         .cert_file = l->cert,
         .key_file = l->key,
+        .ocsp_file = none_if_empty(l->ocsp),
         .pairs = pairs,
         .n_pairs = l->n_certificates,
         .ca_file = none_if_empty(l->client_ca),
@@ -176,7 +177,8 @@ static int add_listener(struct certs *c, const struct listener_conf *l,
     };
 
     for (size_t i = 0; i < l->n_certificates; i++)
-        pairs[i] = (struct tls_pair){l->certificates[i].cert, l->certificates[i].key};
+        pairs[i] = (struct tls_pair){l->certificates[i].cert, l->certificates[i].key,
+                                     none_if_empty(l->certificates[i].ocsp)};
     *ret_entry = entry_add(c, l->address, NULL, &conf, err);
     free(pairs);
     return *ret_entry != NULL ? 0 : err_prefix(err, "listener %s", l->address);

@@ -1,7 +1,8 @@
 /* net/tls.h - TLS for conn: contexts from files, and one connection's record layer.
  *
  * Owns:      the only door to OpenSSL: net/tls.c (connections), net/tls_ctx.c (contexts),
- *            net/tls_names.c (names in certificates), net/tls_tickets.c (keys of sessions).
+ *            net/tls_names.c (names in certificates), net/tls_tickets.c (keys of sessions),
+ *            net/tls_ocsp.c (stapling).
  * Called by: whoever configures listeners and upstreams (tls_ctx_*); net/conn.c (the rest).
  * Lifetime:  tls_ctx_new .. last tls_ctx_unref; tls_new .. tls_free.
  * Thread:    a tls_ctx may be used by all workers, also while one thread reloads it; a struct tls
@@ -41,13 +42,14 @@ struct tls;
 struct tls_pair {
     const char *cert_file; /* PEM chain, own certificate first */
     const char *key_file;  /* PEM, not encrypted */
+    const char *ocsp_file; /* DER: what is stapled for it; NULL: nothing */
 };
 
 struct tls_conf {
     bool server;
     /* Required for a server: what clients get that ask for no name, or for one that no pair has.
      * Client: its own certificate, or NULL. */
-    const char *cert_file, *key_file;
+    const char *cert_file, *key_file, *ocsp_file;
     const struct tls_pair *pairs; /* server: further ones, chosen by the name that a client asks
                                      for (SNI): that of a DNS SAN, or the "*." above it */
     size_t n_pairs;

@@ -164,7 +164,7 @@ static int read_pair(struct tls_cert *c, const struct tls_pair *pair, struct err
         return err_set(err, -EINVAL, "%s: the key does not belong to %s", pair->key_file,
                        pair->cert_file);
     }
-    return 0;
+    return pair->ocsp_file != NULL ? tls_staple_read(&c->staple, pair->ocsp_file, c->leaf, err) : 0;
 }
 
 int tls_check_chain(const char *file, struct err *err)
@@ -183,6 +183,7 @@ static void cert_fini(struct tls_cert *c)
     X509_free(c->leaf);
     EVP_PKEY_free(c->key);
     sk_X509_pop_free(c->chain, X509_free);
+    tls_staple_fini(&c->staple);
 }
 
 int tls_check_pair(const struct tls_pair *pair, struct err *err)
@@ -371,6 +372,8 @@ static void set_server(SSL_CTX *ssl, struct tls_ctx *ctx, struct tls_files *f)
     SSL_CTX_set_client_hello_cb(ssl, on_hello, NULL);
     SSL_CTX_set_alpn_select_cb(ssl, on_alpn, NULL);
     SSL_CTX_set_cert_cb(ssl, on_cert, f);
+    SSL_CTX_set_tlsext_status_cb(ssl, tls_staple_on_status);
+    SSL_CTX_set_tlsext_status_arg(ssl, f);
     SSL_CTX_set_num_tickets(ssl, 1); /* a gRPC client keeps one connection */
     check(SSL_CTX_set_tlsext_ticket_key_evp_cb(ssl, on_ticket_key) == 1);
     check(SSL_CTX_set_session_ticket_cb(ssl, NULL, on_ticket_opened, ctx) == 1);
@@ -379,7 +382,7 @@ static void set_server(SSL_CTX *ssl, struct tls_ctx *ctx, struct tls_files *f)
 static int use_certs(struct tls_files *f, const struct tls_ctx *ctx, struct err *err)
 {
     const struct tls_conf *const conf = &ctx->conf;
-    const struct tls_pair first = {conf->cert_file, conf->key_file};
+    const struct tls_pair first = {conf->cert_file, conf->key_file, conf->ocsp_file};
     int r;
 
     if (first.cert_file == NULL && first.key_file == NULL && !conf->server)
@@ -498,13 +501,15 @@ static void conf_copy(struct tls_ctx *ctx, const struct tls_conf *conf)
     ctx->conf = *conf;
     ctx->conf.cert_file = copy(conf->cert_file);
     ctx->conf.key_file = copy(conf->key_file);
+    ctx->conf.ocsp_file = copy(conf->ocsp_file);
     ctx->conf.ca_file = copy(conf->ca_file);
     ctx->conf.name = copy(conf->name);
     ctx->conf.peer_name = copy(conf->peer_name);
     ctx->pairs = xcalloc(conf->n_pairs + 1, sizeof(*ctx->pairs));
     for (size_t i = 0; i < conf->n_pairs; i++)
         ctx->pairs[i] =
-            (struct tls_pair){copy(conf->pairs[i].cert_file), copy(conf->pairs[i].key_file)};
+            (struct tls_pair){copy(conf->pairs[i].cert_file), copy(conf->pairs[i].key_file),
+                              copy(conf->pairs[i].ocsp_file)};
     ctx->conf.pairs = ctx->pairs;
 }
 
@@ -512,12 +517,14 @@ static void conf_free(struct tls_ctx *ctx)
 {
     free((char *)ctx->conf.cert_file);
     free((char *)ctx->conf.key_file);
+    free((char *)ctx->conf.ocsp_file);
     free((char *)ctx->conf.ca_file);
     free((char *)ctx->conf.name);
     free((char *)ctx->conf.peer_name);
     for (size_t i = 0; i < ctx->conf.n_pairs; i++) {
         free((char *)ctx->pairs[i].cert_file);
         free((char *)ctx->pairs[i].key_file);
+        free((char *)ctx->pairs[i].ocsp_file);
     }
     free(ctx->pairs);
 }
@@ -632,9 +639,11 @@ uint64_t tls_ctx_stamp(const struct tls_ctx *ctx)
     uint64_t stamp = stamp_file(ctx->conf.cert_file, 1);
 
     stamp = stamp_file(ctx->conf.key_file, stamp);
+    stamp = stamp_file(ctx->conf.ocsp_file, stamp);
     for (size_t i = 0; i < ctx->conf.n_pairs; i++) {
         stamp = stamp_file(ctx->pairs[i].cert_file, stamp);
         stamp = stamp_file(ctx->pairs[i].key_file, stamp);
+        stamp = stamp_file(ctx->pairs[i].ocsp_file, stamp);
     }
     return stamp_file(ctx->conf.ca_file, stamp);
 }

@@ -17,11 +17,18 @@
 #include "net/tls.h"
 #include "net/tls_tickets.h"
 
+struct tls_staple {
+    unsigned char *bytes; /* DER; NULL: none */
+    size_t len;
+    ASN1_GENERALIZEDTIME *until; /* NULL: it does not say */
+};
+
 struct tls_cert {
     const char *file; /* the context's */
     X509 *leaf;
     EVP_PKEY *key;
     STACK_OF(X509) * chain;
+    struct tls_staple staple;
 };
 
 /* What the files said when they were read. */
@@ -56,6 +63,12 @@ void tls_note_refusal(SSL *ssl, const char *why);
 
 /* What OpenSSL says last, with what; clears its queue, which is per thread. Returns code. */
 int tls_ssl_fault(struct err *err, int code, const char *what);
+
+/* --- net/tls_ocsp.c --- */
+
+int tls_staple_read(struct tls_staple *s, const char *file, X509 *cert, struct err *err);
+void tls_staple_fini(struct tls_staple *s);
+int tls_staple_on_status(SSL *ssl, void *files); /* for SSL_CTX_set_tlsext_status_cb */
 
 /* --- net/tls_names.c --- */
 

@@ -80,13 +80,14 @@ static int check_files(const struct relay_tls *t)
     int bad = 0;
 
     for (size_t i = 0; i < t->cert.n && bad == 0; i++)
-        bad = check_pair("cert", "key", &(struct tls_pair){t->cert.items[i], t->key.items[i]});
+        bad =
+            check_pair("cert", "key", &(struct tls_pair){t->cert.items[i], t->key.items[i], NULL});
     if (bad == 0 && t->client_ca != NULL)
         bad = check_file("client-ca", tls_check_chain(t->client_ca, &err), &err);
     if (bad == 0 && t->to_ca != NULL)
         bad = check_file("to-ca", tls_check_chain(t->to_ca, &err), &err);
     if (bad == 0 && t->to_cert != NULL)
-        bad = check_pair("to-cert", "to-key", &(struct tls_pair){t->to_cert, t->to_key});
+        bad = check_pair("to-cert", "to-key", &(struct tls_pair){t->to_cert, t->to_key, NULL});
     return bad;
 }
 
@@ -153,7 +154,7 @@ void relay_tls_fill(const struct relay_tls *t, struct process_conf *p)
 
     fill_tenants(t, p);
     for (size_t i = 0; i < n_more; i++)
-        more[i] = (struct certificate_conf){t->cert.items[i + 1], t->key.items[i + 1]};
+        more[i] = (struct certificate_conf){t->cert.items[i + 1], t->key.items[i + 1], ""};
     for (size_t i = 0; i < p->n_listeners; i++) {
         struct listener_conf *const l = &p->listeners[i];
 

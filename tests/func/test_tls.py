@@ -258,6 +258,24 @@ def test_sessions_stay_with_their_listener(programs, certs, server, team_a, tmp_
     penstock.wait_for(lambda: gateway.counter("penstock_tls_resumed_total") == 4, what="4 resumed sessions")
 
 
+# ---- T6: stapling ----
+
+def test_a_given_ocsp_response_is_stapled(programs, certs, server, tmp_path):
+    serial = serial_of(server).decode().split("=")[1].strip()
+    (tmp_path / "index.txt").write_text(f"V\t350101000000Z\t\t{serial}\tunknown\t/CN=server\n")
+    openssl("ocsp", "-index", "index.txt", "-CA", certs.ca, "-rsigner", certs.ca, "-rkey", certs.folder / "ca.key", "-issuer", certs.ca,
+            "-cert", server.pem, "-ndays", 1, "-respout", "staple.der", cwd=tmp_path)
+    plain = {"address": "localhost:0", "cert": str(server.pem), "key": str(server.key)}
+    gateway = penstock.gateway(programs, tmp_path, {"m": {"endpoints": ["127.0.0.1:1"]}},
+                               listeners=[{**plain, "address": "127.0.0.1:0", "ocsp": str(tmp_path / "staple.der")}, plain])
+    said = s_client(gateway.listening("grpc", 0), "-status")
+    assert "OCSP Response Status: successful" in said and "Cert Status: good" in said, said
+    assert "OCSP response: no response sent" in s_client(gateway.listening("grpc", 1), "-status")
+    (tmp_path / "staple.der").write_bytes(b"0\x82")
+    r = programs.run("penstock", "check", tmp_path / "penstock.json")
+    assert "#/listeners/0/ocsp: " in r.stdout + r.stderr and "is not an OCSP response" in r.stdout + r.stderr
+
+
 # ---- T7: files that change ----
 
 def replace(pair, by):

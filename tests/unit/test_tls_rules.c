@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 #include <openssl/err.h>
+#include <openssl/ocsp.h>
 #include <openssl/rand.h>
 #include <openssl/ssl.h>
 
@@ -264,8 +265,8 @@ static void the_certificate_is_that_of_the_name_asked_for(void **state)
         {"*.models.test", &wild_id},
         {"x", &server_id},
     };
-    const struct tls_pair pairs[] = {{wild_id.cert_file, wild_id.key_file},
-                                     {exact_id.cert_file, exact_id.key_file}};
+    const struct tls_pair pairs[] = {{wild_id.cert_file, wild_id.key_file, NULL},
+                                     {exact_id.cert_file, exact_id.key_file, NULL}};
     struct tls_conf conf = server_conf(NULL);
     struct tls_ctx *ctx;
 
@@ -751,6 +752,81 @@ static void unusable_files_say_what_to_do(void **state)
     unlink(file);
 }
 
+/* ---- stapling ---- */
+
+/* A response about cert, signed by ca, that is good until then. */
+static void write_ocsp(const char *file, X509 *cert, long until_s)
+{
+    OCSP_BASICRESP *const basic = OCSP_BASICRESP_new();
+    OCSP_CERTID *const id = OCSP_cert_to_id(EVP_sha1(), cert, ca.cert);
+    ASN1_TIME *const from = X509_gmtime_adj(NULL, -7200);
+    ASN1_TIME *const until = X509_gmtime_adj(NULL, until_s);
+    OCSP_RESPONSE *response;
+    FILE *const f = fopen(file, "wb");
+
+    OCSP_basic_add1_status(basic, id, V_OCSP_CERTSTATUS_GOOD, 0, NULL, from, until);
+    assert_int_equal(OCSP_basic_sign(basic, ca.cert, ca.key, EVP_sha256(), NULL, 0), 1);
+    response = OCSP_response_create(OCSP_RESPONSE_STATUS_SUCCESSFUL, basic);
+    ASN1_item_i2d_fp(ASN1_ITEM_rptr(OCSP_RESPONSE), f, response);
+    fclose(f);
+    OCSP_RESPONSE_free(response);
+    OCSP_BASICRESP_free(basic);
+    OCSP_CERTID_free(id);
+    ASN1_TIME_free(from);
+    ASN1_TIME_free(until);
+}
+
+static long stapled_bytes(struct tls_ctx *ctx)
+{
+    struct meeting m;
+    const unsigned char *staple = NULL;
+
+    meeting_init(&m, ctx, &(struct client_as){0});
+    SSL_set_tlsext_status_type(m.client, TLSEXT_STATUSTYPE_ocsp);
+    assert_true(meet(&m));
+    const long len = SSL_get_tlsext_status_ocsp_resp(m.client, &staple);
+
+    meeting_fini(&m);
+    return len;
+}
+
+static void only_a_response_that_helps_is_stapled(void **state)
+{
+    struct tls_conf conf = server_conf(NULL);
+    char file[160];
+    struct tls_ctx *ctx;
+    struct err err;
+    FILE *f;
+
+    (void)state;
+    snprintf(file, sizeof(file), "%s/staple", dir);
+    ctx = new_ctx(&conf);
+    assert_int_equal(stapled_bytes(ctx), -1); /* none was given: the handshake does without */
+    ctx = tls_ctx_unref(ctx);
+
+    conf.ocsp_file = file;
+    assert_null(tls_ctx_new(&conf, &err));
+    assert_non_null(strstr(err.text, "staple: No such file"));
+    write_ocsp(file, server_id.cert, 3600);
+    ctx = new_ctx(&conf);
+    assert_true(stapled_bytes(ctx) > 100);
+
+    f = fopen(file, "wb"); /* caught half-written */
+    fwrite("0\x82", 1, 2, f);
+    fclose(f);
+    assert_true(tls_ctx_reload(ctx, &err) < 0);
+    assert_non_null(strstr(err.text, "staple: is not an OCSP response"));
+    assert_true(stapled_bytes(ctx) > 100);
+    write_ocsp(file, client_id.cert, 3600);
+    assert_true(tls_ctx_reload(ctx, &err) < 0);
+    assert_non_null(strstr(err.text, "staple: the OCSP response is not about the certificate"));
+    write_ocsp(file, server_id.cert, -60);
+    assert_int_equal(tls_ctx_reload(ctx, &err), 0);
+    assert_int_equal(stapled_bytes(ctx), -1);
+    ctx = tls_ctx_unref(ctx);
+    unlink(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -771,6 +847,7 @@ int main(void)
         cmocka_unit_test(only_a_whole_new_pair_takes_the_place_of_the_old),
         cmocka_unit_test(certificates_say_when_they_end),
         cmocka_unit_test(unusable_files_say_what_to_do),
+        cmocka_unit_test(only_a_response_that_helps_is_stapled),
     };
 
     return cmocka_run_group_tests(tests, make_all, drop_all);
