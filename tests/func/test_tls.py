@@ -382,6 +382,20 @@ def test_a_replica_must_prove_its_name(programs, stock, certs, kind, why, tmp_pa
         assert penstock.call(trusting.grpc, UNARY, b"x").code == "OK"
 
 
+def test_a_replica_that_speaks_no_h2_is_refused(programs, certs, server):
+    """TLS is fine, ALPN picks nothing: HTTP/2 is not what would follow."""
+    port = penstock.free_port()
+    replica = subprocess.Popen(["openssl", "s_server", "-accept", f"127.0.0.1:{port}", "-cert", server.pem, "-key", server.key, "-quiet"],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        relay = penstock.relay(programs, [f"127.0.0.1:{port}"], "--to-ca", certs.ca)
+        answer = penstock.call(relay.grpc, UNARY, b"x")
+        assert answer.code == "UNAVAILABLE" and f"127.0.0.1:{port}" in answer.details and "ALPN" in answer.details, answer
+    finally:
+        replica.kill()
+        replica.wait()
+
+
 def test_a_replica_that_asks_gets_our_certificate(programs, stock, certs, team_a):
     pair = certs.make("replica-mtls", "DNS:replica.test")
     replica = stock(credentials=replica_credentials(pair, certs.ca))

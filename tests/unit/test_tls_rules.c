@@ -1,6 +1,7 @@
 /* The rules of net/tls.h against OpenSSL's own client, byte by byte in memory: names, sessions,
  * client certificates, floods, files that change. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "net/conn.h"
 #include "net/tls.h"
 #include "net/tls_tickets.h"
 #include "tests/unit/identity.h"
@@ -641,6 +643,74 @@ static void renegotiation_is_not_done(void **state)
     ctx = tls_ctx_unref(ctx);
 }
 
+/* ---- crowds ---- */
+
+static void closed(void *user, const char *why)
+{
+    (void)why;
+    ++*(int *)user;
+}
+
+static int count_answered(const int *fds, int n)
+{
+    int answered = 0;
+
+    for (int i = 0; i < n; i++) {
+        uint8_t byte;
+
+        answered += recv(fds[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+    }
+    return answered;
+}
+
+/* 16 hellos lie ready at once: the calls of others wait for two of them, not for all. */
+static void a_turn_of_the_loop_takes_two_steps_of_handshakes(void **state)
+{
+    enum { CROWD = 16 };
+    const struct tls_conf conf = server_conf(NULL);
+    const struct conn_ops ops = {.on_closed = closed};
+    struct conn_conf conn_conf;
+    struct conn *conns[CROWD];
+    struct loop loop;
+    int fds[CROWD], n_closed = 0, turns = 0;
+
+    (void)state;
+    loop_init(&loop, NULL);
+    conn_conf_default(&conn_conf);
+    conn_conf.tls = new_ctx(&conf);
+    for (int i = 0; i < CROWD; i++) {
+        struct meeting m;
+        uint8_t hello[2048];
+        int pair[2];
+
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+        fds[i] = pair[0];
+        conns[i] = conn_accept(&loop, pair[1], &conn_conf, &ops, &n_closed);
+        meeting_init(&m, conn_conf.tls, &(struct client_as){0});
+        SSL_do_handshake(m.client);
+        const int len = BIO_read(m.to_server, hello, sizeof(hello));
+
+        assert_int_equal(write(fds[i], hello, (size_t)len), len);
+        meeting_fini(&m);
+    }
+    for (int before = 0; before < CROWD; turns++) {
+        loop_turn(&loop);
+        const int now = count_answered(fds, CROWD);
+
+        assert_in_range(now - before, 0, 2);
+        before = now;
+    }
+    assert_in_range(turns, CROWD / 2, CROWD);
+    for (int i = 0; i < CROWD; i++)
+        conn_close(conns[i], "the test is over");
+    while (n_closed < CROWD)
+        loop_turn(&loop);
+    for (int i = 0; i < CROWD; i++)
+        close(fds[i]);
+    loop_fini(&loop);
+    tls_ctx_unref(conn_conf.tls);
+}
+
 /* ---- files that change ---- */
 
 static bool shows(struct tls_ctx *ctx, const struct identity *id)
@@ -710,6 +780,37 @@ static void only_a_whole_new_pair_takes_the_place_of_the_old(void **state)
     unlink(key);
     identity_drop(&next);
     identity_drop(&stale);
+}
+
+static void *reload_often(void *arg)
+{
+    for (int i = 0; i < 200; i++)
+        check(tls_ctx_reload(arg, NULL) == 0);
+    return NULL;
+}
+
+static void files_change_while_other_threads_shake_hands(void **state)
+{
+    const struct tls_conf conf = server_conf(ca.cert_file);
+    struct tls_ctx *ctx = new_ctx(&conf);
+    struct meeting long_lived;
+    pthread_t thread;
+    uint8_t byte = 1, wire[256];
+
+    (void)state;
+    meeting_init(&long_lived, ctx, &(struct client_as){.id = &client_id});
+    assert_true(meet(&long_lived));
+    assert_int_equal(pthread_create(&thread, NULL, reload_often, ctx), 0);
+    for (int i = 0; i < 50; i++)
+        assert_true(meets(ctx, &(struct client_as){.id = &client_id}, NULL));
+    pthread_join(thread, NULL);
+    assert_int_equal(SSL_write(long_lived.client, &byte, 1), 1); /* begun with the first files */
+    const int n = BIO_read(long_lived.to_server, wire, sizeof(wire));
+
+    tls_feed(long_lived.server, wire, (size_t)n);
+    assert_int_equal(tls_read(long_lived.server, wire, sizeof(wire), &long_lived.err), 1);
+    meeting_fini(&long_lived);
+    ctx = tls_ctx_unref(ctx);
 }
 
 static void certificates_say_when_they_end(void **state)
@@ -844,7 +945,9 @@ int main(void)
         cmocka_unit_test(hello_that_does_not_end_is_ended),
         cmocka_unit_test(key_updates_are_taken_up_to_a_hundred_a_minute),
         cmocka_unit_test(renegotiation_is_not_done),
+        cmocka_unit_test(a_turn_of_the_loop_takes_two_steps_of_handshakes),
         cmocka_unit_test(only_a_whole_new_pair_takes_the_place_of_the_old),
+        cmocka_unit_test(files_change_while_other_threads_shake_hands),
         cmocka_unit_test(certificates_say_when_they_end),
         cmocka_unit_test(unusable_files_say_what_to_do),
         cmocka_unit_test(only_a_response_that_helps_is_stapled),
