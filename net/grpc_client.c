@@ -480,7 +480,7 @@ struct grpc_channel *grpc_channel_new(struct loop *l, const struct net_addr *add
                                                                    : addr->text);
     ch->user_agent = xstrdup(conf->user_agent != NULL ? conf->user_agent : "penstock/0.1.0");
     ch->scheme = conf->pool.conn.tls != NULL ? "https" : "http";
-    ch->stream_window = conf->pool.conn.limits.stream_window;
+    ch->stream_window = h2_limits_window(&conf->pool.conn.limits);
     list_init(&ch->calls);
     ch->pool = pool_new(l, addr, &conf->pool, &channel_ops, ch);
     return ch;

@@ -281,7 +281,7 @@ static void call_start(struct sconn *sc, struct h2_stream *s, const struct srv_m
     c->dirty.flush = call_on_resumed;
     c->deadline.fire = call_on_deadline;
     grpc_inbox_init(&c->inbox, server->conf.max_message_bytes,
-                    server->conf.conn.limits.stream_window);
+                    h2_limits_window(&server->conf.conn.limits));
     server->n_calls++;
     h2_stream_set_user(s, c);
     if (timeout_us != 0) {

@@ -36,9 +36,10 @@ void h2_limits_default(struct h2_limits *l)
 {
     *l = (struct h2_limits){
         .max_concurrent_streams = 1000,
-        .stream_window = 1024 * 1024, /* 64 KiB costs 18..44 % CPU at 100 KiB bodies */
-        .conn_window = 1u << 30,      /* credit returns on receipt: it bounds nothing but a flush */
-        .max_frame_bytes = 16384,     /* larger ones gain nothing and pin larger slabs */
+        .stream_window = 1024 * 1024,            /* 64 KiB costs 18..44 % CPU at 100 KiB bodies */
+        .stream_window_most = 16u * 1024 * 1024, /* 1 Gbit/s over 100 ms */
+        .conn_window = 1u << 30,  /* credit returns on receipt: it bounds nothing but a flush */
+        .max_frame_bytes = 16384, /* larger ones gain nothing and pin larger slabs */
         .max_header_bytes = 16 * 1024,
         .max_header_fields = 128,
         .max_header_frames = 64,
@@ -52,6 +53,11 @@ void h2_limits_default(struct h2_limits *l)
         .answers_to_stop = 100,
         .answers_to_end = 1000,
     };
+}
+
+uint32_t h2_limits_window(const struct h2_limits *l)
+{
+    return l->stream_window > l->stream_window_most ? l->stream_window : l->stream_window_most;
 }
 
 /* name: of an engine, as --engine takes it. */
@@ -258,6 +264,17 @@ size_t h2_stream_queued(const struct h2_stream *s)
 void h2_consume(struct h2_stream *s, size_t bytes)
 {
     s->h2->engine->consume(s, bytes);
+}
+
+void h2_set_stream_window(struct h2 *h, uint32_t bytes)
+{
+    if (h->engine->stream_window != NULL)
+        h->engine->stream_window(h, bytes);
+}
+
+uint64_t h2_settings_wait_us(const struct h2 *h)
+{
+    return h->engine->settings_wait_us != NULL ? h->engine->settings_wait_us(h) : 0;
 }
 
 void h2_reset(struct h2_stream *s, uint32_t code)

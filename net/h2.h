@@ -16,7 +16,8 @@
  * queue. Output leaves in h2_flush, which is never called from inside an event.
  *  - on_close comes exactly once per stream, and is the last event of that stream.
  *  - Connection-level credit is returned on receipt; stream-level credit only by h2_consume. So a
- *    stream that nobody forwards holds at most limits.stream_window bytes.
+ *    stream that nobody forwards holds at most limits.stream_window bytes, or what
+ * h2_set_stream_window or the connection's round trips have made of it.
  *  - Bytes given to h2_send_data wait in the stream until the peer's windows and the connection's
  *    room allow; on_sent says when they have moved to the output.
  */
@@ -106,7 +107,8 @@ static inline void h2_set_unref(struct h2_set *set) /* NULL is fine */
 /* What we announce to, and allow, the peer. h2_limits_default fills it. */
 struct h2_limits {
     uint32_t max_concurrent_streams; /* server: announced and enforced */
-    uint32_t stream_window;          /* bytes; SETTINGS_INITIAL_WINDOW_SIZE */
+    uint32_t stream_window;          /* bytes; SETTINGS_INITIAL_WINDOW_SIZE at first */
+    uint32_t stream_window_most;     /* as far as it grows while it holds a stream back (native) */
     uint32_t conn_window;            /* bytes */
     uint32_t max_frame_bytes;        /* 16384 .. 2^24-1 */
     uint32_t max_header_bytes;       /* of a block: name + value + 32 each, RFC 9113 6.5.2 */
@@ -121,6 +123,7 @@ struct h2_limits {
     uint32_t answers_to_stop, answers_to_end; /* that wait for the peer to read them */
 };
 void h2_limits_default(struct h2_limits *l);
+uint32_t h2_limits_window(const struct h2_limits *l); /* the largest that a stream's may become */
 
 struct h2_events {
     /* A header block is complete. end: END_STREAM was on it. H2_INFORMATIONAL blocks (1xx) come
@@ -220,6 +223,11 @@ struct h2_set *h2_block_set(const struct h2_stream *s);
 void h2_send_data(struct h2_stream *s, struct slab *slab, const uint8_t *p, size_t len, bool end);
 size_t h2_stream_queued(const struct h2_stream *s); /* bytes not yet in the output */
 void h2_consume(struct h2_stream *s, size_t bytes); /* returns stream-level credit */
+/* Of every stream, those that are open too: what came before may be more (native; the session
+ * engine keeps its windows). */
+void h2_set_stream_window(struct h2 *h, uint32_t bytes);
+/* Since when our SETTINGS wait for the peer's acknowledgement; 0: they do not. */
+uint64_t h2_settings_wait_us(const struct h2 *h);
 /* H2_NO_ERROR after our END_STREAM was queued: leaves after it ("stop uploading", RFC 9113 8.1).
  * Any other code drops what is queued and leaves at once. on_close follows, not from inside.
  * Nothing to do for a stream that has ended both ways. */

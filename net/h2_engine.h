@@ -67,6 +67,8 @@ struct h2_engine {
     uint32_t (*last_stream_id)(const struct h2 *h); /* the peer's highest that we took */
     void (*goaway)(struct h2 *h, uint32_t last_stream_id, uint32_t code, const char *debug);
     void (*ping)(struct h2 *h, uint64_t opaque);
+    void (*stream_window)(struct h2 *h, uint32_t bytes); /* NULL: it stays */
+    uint64_t (*settings_wait_us)(const struct h2 *h);    /* NULL: unknown */
     unsigned (*sweep)(struct h2 *h);
 };
 

@@ -105,6 +105,9 @@ static void native_start(struct h2 *h)
     const bool frame_size = l->max_frame_bytes != 16384;
     uint8_t *to;
 
+    n->window = l->stream_window;
+    n->window_most = l->stream_window_most;
+    n->n_settings_out = 1;
     n->recv_window = l->stream_window > 65535 ? l->stream_window : 65535;
     n->conn_owed_most = l->conn_window / 2;
     n->shared = nstream_shared_get(h->pool);
@@ -300,17 +303,6 @@ static size_t native_queued(const struct h2_stream *s)
     return nstream_of(s)->queued;
 }
 
-void native_credit(struct native *n, struct nstream *s, uint32_t bytes)
-{
-    s->recv_owed += bytes;
-    check(s->recv_owed <= s->recv_used);
-    if (s->recv_owed > 0 && s->recv_owed >= n->base.limits.stream_window / 2) {
-        native_window_update(n, s->base.id, s->recv_owed);
-        s->recv_used -= s->recv_owed;
-        s->recv_owed = 0;
-    }
-}
-
 static void native_consume(struct h2_stream *hs, size_t bytes)
 {
     struct native *n = native_of(hs->h2);
@@ -409,6 +401,20 @@ static unsigned native_sweep(struct h2 *h)
     return ended;
 }
 
+static void native_stream_window(struct h2 *h, uint32_t bytes)
+{
+    struct native *n = native_of(h);
+
+    /* one that was shrunk shall not grow on its own */
+    n->window_most = bytes < h->limits.stream_window ? bytes : h->limits.stream_window_most;
+    native_set_window(n, bytes);
+}
+
+static uint64_t native_settings_wait_us(const struct h2 *h)
+{
+    return native_of(h)->settings_since_us;
+}
+
 static uint32_t native_peer_max_streams(const struct h2 *h)
 {
     return native_of(h)->peer_max_streams;
@@ -444,5 +450,7 @@ const struct h2_engine h2_engine_native = {
     .last_stream_id = native_last_stream_id,
     .goaway = native_goaway,
     .ping = native_ping,
+    .stream_window = native_stream_window,
+    .settings_wait_us = native_settings_wait_us,
     .sweep = native_sweep,
 };

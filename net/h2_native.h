@@ -1,6 +1,6 @@
 /* net/h2_native.h - one connection of our own HTTP/2 engine, shared by its files: h2_native.c
  * (life and calls), h2_native_recv.c (bytes in), h2_native_block.c and h2_native_control.c
- * (frames), h2_native_send.c (bytes out).
+ * (frames), h2_native_window.c (flow control), h2_native_send.c (bytes out).
  *
  * Owns:      its streams (net/h2_stream.h), both HPACK sides, control frames that wait.
  * Called by: net/h2.c through h2_engine_native; nobody else includes this.
@@ -23,9 +23,9 @@
 #include "net/h2_frame.h"
 #include "net/h2_stream.h"
 
-
-#define LAST_OPEN_ID   (1u << 30) /* retire the connection long before ids end */
-#define CONTROL_FACTOR 4u         /* control frames pass the high water by so much */
+#define LAST_OPEN_ID     (1u << 30) /* retire the connection long before ids end */
+#define CONTROL_FACTOR   4u         /* control frames pass the high water by so much */
+#define MAX_SETTINGS_OUT 4u         /* of ours: a peer that acknowledges none gets no more */
 
 enum native_in { /* what the next bytes are */
                  IN_MAGIC = 0,
@@ -50,7 +50,6 @@ struct native {
     bool failed; /* a connection error: a GOAWAY is queued, then close */
     bool lost;
     bool settings_seen;
-    bool settings_acked;
     bool goaway_sent;
     bool stopped; /* failed or lost */
     bool shut;    /* that, or a GOAWAY went or came: no new streams */
@@ -79,11 +78,18 @@ struct native {
     uint32_t goaway_last_id; /* the peer's GOAWAY */
     uint32_t n_empty_data;   /* in a row */
     struct hpack_in hpack_in;
-    uint32_t conn_owed;      /* connection credit not given back yet */
-    uint32_t conn_owed_most; /* then it goes back */
-    uint32_t recv_window;    /* of a stream, as the peer may see it */
-    bool told_dirty;         /* on_dirty came, and no flush since */
-    struct slab *slab;       /* during recv */
+    uint32_t conn_owed;         /* connection credit not given back yet */
+    uint32_t conn_owed_most;    /* then it goes back */
+    uint32_t window;            /* of a stream, in our newest SETTINGS */
+    uint32_t window_most;       /* it grows so far */
+    uint32_t recv_window;       /* as the peer may still see it */
+    uint32_t n_settings_out;    /* ours that the peer has not acknowledged */
+    uint64_t settings_since_us; /* the oldest of those left; 0: there is none, or it has not left */
+    /* a stream whose DATA is counted until a PING of ours is answered; 0: none */
+    uint32_t probe_id, probe_used, probe_rest, probe_skip;
+    uint64_t probe_credit; /* given back on it since */
+    bool told_dirty;       /* on_dirty came, and no flush since */
+    struct slab *slab;     /* during recv */
 
     /* output */
     struct hpack_out hpack_out;
@@ -131,9 +137,6 @@ int native_fail(struct native *n, enum h2_code code, const char *why);
 /* The same for a peer that is over a limit: ENHANCE_YOUR_CALM. */
 int native_calm(struct native *n, enum h2_fault fault, const char *why);
 
-/* Give back credit of bytes of s that were consumed. */
-void native_credit(struct native *n, struct nstream *s, uint32_t bytes);
-
 /* ---- h2_native_recv.c ---- */
 
 int native_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, struct err *err);
@@ -164,6 +167,16 @@ int native_on_window_update(struct native *n, const struct frame *f, const uint8
 /* Put len bytes at offset at of part, which shall have room for want in the end. */
 void native_keep_part(struct native *n, size_t at, const uint8_t *p, size_t len, size_t want);
 void native_drop_part(struct native *n);
+
+/* ---- h2_native_window.c ---- */
+
+int native_change_windows(struct native *n, int32_t to);  /* the peer's SETTINGS */
+void native_set_window(struct native *n, uint32_t bytes); /* ours, of every stream */
+int native_on_settings_ack(struct native *n);
+bool native_is_probe(const struct native *n, uint64_t opaque);
+void native_on_probe_ack(struct native *n);
+/* Give back credit of bytes of s that were consumed. */
+void native_credit(struct native *n, struct nstream *s, uint32_t bytes);
 
 /* ---- h2_native_send.c ---- */
 

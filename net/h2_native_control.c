@@ -33,25 +33,6 @@ int native_on_rst(struct native *n, const struct frame *f, const uint8_t *p)
     return n->lost || served ? 0 : native_pay_reset(n);
 }
 
-/* RFC 9113 6.9.2: a change moves every window, and may make it negative. */
-static int change_windows(struct native *n, int32_t to)
-{
-    const int64_t by = (int64_t)to - n->peer_window;
-
-    n->peer_window = to;
-    list_each (&n->all, it) {
-        struct nstream *s = list_entry(it, struct nstream, all);
-
-        if ((s->flags & STREAM_GONE) != 0)
-            continue;
-        if (s->send_window + by > FRAME_MAX_WINDOW)
-            return native_fail(n, H2_FLOW_CONTROL_ERROR, "SETTINGS lift a window over 2^31-1");
-        s->send_window = (int32_t)(s->send_window + by);
-        native_ready(n, s);
-    }
-    return 0;
-}
-
 static int take_setting(struct native *n, uint16_t id, uint32_t value)
 {
     enum h2_code code;
@@ -67,7 +48,7 @@ static int take_setting(struct native *n, uint16_t id, uint32_t value)
         n->peer_max_streams = value;
         return 0;
     case SETTING_INITIAL_WINDOW_SIZE:
-        return change_windows(n, (int32_t)value);
+        return native_change_windows(n, (int32_t)value);
     default: /* what we send fits the least MAX_FRAME_SIZE; the others bind nobody here */
         return 0;
     }
@@ -77,13 +58,8 @@ int native_on_settings(struct native *n, const struct frame *f, const uint8_t *p
 {
     int err;
 
-    if ((f->flags & FRAME_ACK) != 0) {
-        if (n->settings_acked)
-            return native_fail(n, H2_PROTOCOL_ERROR, "SETTINGS ACK without SETTINGS");
-        n->settings_acked = true;
-        n->recv_window = n->base.limits.stream_window;
-        return 0;
-    }
+    if ((f->flags & FRAME_ACK) != 0)
+        return native_on_settings_ack(n);
     if (len / 6 > MAX_SETTINGS)
         return native_calm(n, H2_FAULT_FRAMES, "too many settings in a frame");
     if (!n->settings_seen)
@@ -112,6 +88,10 @@ int native_on_ping(struct native *n, const struct frame *f, const uint8_t *p)
     if ((f->flags & FRAME_ACK) != 0) {
         const uint64_t opaque = (uint64_t)frame_read_u32(p) << 32 | frame_read_u32(p + 4);
 
+        if (native_is_probe(n, opaque)) {
+            native_on_probe_ack(n);
+            return 0;
+        }
         if (n->base.events.on_ping_ack != NULL)
             n->base.events.on_ping_ack(n->base.user, opaque);
         return n->lost ? 0 : native_pay_frame(n, COST_LIGHT);

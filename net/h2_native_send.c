@@ -369,6 +369,8 @@ void native_flush(struct h2 *h, struct outq *out, size_t high_water)
     struct native *n = native_of(h);
 
     n->told_dirty = false;
+    if (n->n_settings_out > 0 && n->settings_since_us == 0)
+        n->settings_since_us = h2_now(h);
     deliver_gone(n);
     if (n->lost)
         return;
