@@ -189,9 +189,11 @@ def h2specd(tools, engine, tries=3):
 
 # ---- gRPC interop ----
 
-def interop_server(programs, tools, certificate=None):
-    return programs.start(tools["interop_server"], "-listen", "127.0.0.1:0",
-                          *(["-cert", certificate.cert, "-key", certificate.key] if certificate else []))
+def interop_server(programs, tools, certificate=None, *flags):
+    server = programs.start(tools["interop_server"], "-listen", "127.0.0.1:0",
+                            *(["-cert", certificate.cert, "-key", certificate.key] if certificate else []), *flags)
+    server.expect_exit = {-15}  # it knows no other end
+    return server
 
 
 def interop(tools, address, case, certificate=None, more=()):
@@ -313,7 +315,6 @@ def run_interop(tools, engine, certificate, rounds, wrong):
     programs, bad = penstock.Programs(), {}
     try:
         server = interop_server(programs, tools)
-        server.expect_exit.add(-15)  # it knows no other end
         relay = penstock.relay(programs, [server.grpc], "--engine", engine, *(certificate.flags() if certificate else []))
         for _ in range(rounds):
             for case in INTEROP:

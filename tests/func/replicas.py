@@ -36,8 +36,8 @@ class Stock(grpc.GenericRpcHandler):
         self.cancelled = 0
         self.ready = ready
         self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(threads),
-                                  options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
-                                           ("grpc.so_reuseport", 0), *options])
+                                  options=[*options, ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1),
+                                           ("grpc.so_reuseport", 0)])  # the first of a name counts
         self.server.add_generic_rpc_handlers((self,))
         where = f"127.0.0.1:{port}"
         self.port = self.server.add_secure_port(where, credentials) if credentials else self.server.add_insecure_port(where)

@@ -1,7 +1,7 @@
 // interop_server is the gRPC project's interoperability test service on a loopback address; the one of the
 // grpc-go module listens on every address of the machine.
 //
-// usage: interop_server -listen 127.0.0.1:0 [-cert FILE -key FILE]; prints `listening grpc ADDR`, then `ready`.
+// usage: interop_server -listen 127.0.0.1:0 [-cert FILE -key FILE] [-max-age 1s]; prints `listening grpc ADDR`, then `ready`.
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/interop"
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/orca"
 )
 
@@ -28,6 +29,7 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address")
 	cert := flag.String("cert", "", "certificate chain (PEM): TLS")
 	key := flag.String("key", "", "its private key")
+	age := flag.Duration("max-age", 0, "connections older than this get GOAWAY; 0: none")
 	flag.Parse()
 
 	listener, err := net.Listen("tcp", *listen)
@@ -38,6 +40,9 @@ func main() {
 	reports := orca.ServiceOptions{MinReportingInterval: time.Second, ServerMetricsProvider: recorder}
 	allowAnyInterval.(func(*orca.ServiceOptions))(&reports)
 	options := []grpc.ServerOption{orca.CallMetricsServerOption(recorder)}
+	if *age != 0 {
+		options = append(options, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: *age}))
+	}
 	if *cert != "" {
 		creds, err := credentials.NewServerTLSFromFile(*cert, *key)
 		if err != nil {
