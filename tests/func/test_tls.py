@@ -437,6 +437,15 @@ def test_models_say_how_their_endpoints_are_reached(programs, stock, certs, tmp_
     penstock.wait_for(lambda: penstock.call(gateway.grpc, UNARY, b"x").code == "OK", what="the right name again")
 
 
+def test_up_reaches_its_endpoints_over_tls_too(programs, stock, certs, tmp_path):
+    replica = stock(credentials=replica_credentials(certs.make("for-up", "IP:127.0.0.1")))
+    model = {"protocol": "grpc", "services": ["test.Echo"], "endpoints": [replica.address], "tls": {"mode": "verify", "ca": str(certs.ca)}}
+    up = penstock.up(programs, tmp_path, {"a": model})
+    penstock.wait_for(lambda: penstock.call(up.grpc, UNARY, b"x").code == "OK", what="an answer")
+    states = {e["state"] for m in up.json("/v1/status")["models"] for v in m["versions"] for e in v["endpoints"]}
+    assert states == {"ready"}, states
+
+
 # ---- T9, T10: bytes, and crowds ----
 
 def test_large_messages_pass_both_ways_over_tls_on_both_sides(programs, stock, certs, server):
