@@ -47,6 +47,8 @@ typedef const char *(*conf_rule_fn)(const char *text);
 struct conf_field {
     const char *key;
     const char *doc; /* for the operator, in the reference page */
+    const char *why; /* a limit on what clients or replicas may do: the reason for its default;
+                        such rows make docs/limits.md */
     const char *unit;
     enum conf_kind kind;
     enum conf_kind of; /* CONF_KIND_PAIRS: CONF_KIND_STR or CONF_KIND_UINT */

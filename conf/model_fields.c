@@ -119,9 +119,12 @@ static const struct conf_table scaling_table = {
 
 static const struct conf_field limits_fields[] = {
     CONF_UINT(struct limits_conf, message_mib, "message_mib", .unit = "MiB", .max = 4095,
-              .dflt = 64, .doc = "Largest message, either way. 0: no limit."),
+              .dflt = 64, .doc = "Largest message, either way. 0: no limit.",
+              .why = "gRPC's 4 MiB is too small for tensors of images; a message is passed on as "
+                     "it comes and not held whole."),
     CONF_UINT(struct limits_conf, deadline_ms, "deadline_ms", .unit = "ms", .max = HOUR_MS,
-              .doc = "Deadline of calls that bring no grpc-timeout. 0: none."),
+              .doc = "Deadline of calls that bring no grpc-timeout. 0: none.",
+              .why = "Streaming calls run for hours; give one where calls are short."),
     CONF_BOOL(struct limits_conf, idempotent, "idempotent",
               .doc = "A call may be started again after it reached a replica."),
     CONF_UINT(struct limits_conf, replay_kib, "replay_kib", .unit = "KiB", .max = 65536, .dflt = 64,

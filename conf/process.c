@@ -46,40 +46,59 @@ static const struct conf_field process_fields[] = {
     CONF_UINT(struct process_conf, drain_s, "drain_s", .unit = "s", .max = 3600, .dflt = 30,
               .doc = "On SIGTERM running calls may take this long."),
     CONF_UINT(struct process_conf, max_streams, "max_streams", .unit = "calls", .min = 1,
-              .max = 1000000, .dflt = 1000, .doc = "Calls in flight per client connection."),
+              .max = 1000000, .dflt = 1000, .doc = "Calls in flight per client connection.",
+              .why = "Aggregators put all their calls on one connection; the memory budget, not "
+                     "this, bounds what they hold."),
     CONF_UINT(struct process_conf, max_connections, "max_connections", .unit = "connections",
-              .min = 1, .max = 10000000, .dflt = 20000, .doc = "Client connections in all."),
+              .min = 1, .max = 10000000, .dflt = 20000,
+              .doc =
+                  "Client connections in all. 512 of the descriptors that the process may have, or "
+                  "half of them if that is less, are never given to clients.",
+              .why = "20,000 idle ones are 80 MiB. Replicas need two descriptors each and worker."),
     CONF_UINT(struct process_conf, max_handshakes, "max_handshakes", .unit = "connections",
               .min = 1, .max = 10000, .dflt = 32,
               .doc = "TLS handshakes under way at once, per worker. Above it no connection is "
-                     "accepted until one ends; one older than a second makes room for a new one."),
+                     "accepted until one ends; one older than a second makes room for a new one.",
+              .why = "A handshake costs a millisecond and 40 KiB; calls that run come first."),
     CONF_UINT(struct process_conf, handshake_s, "handshake_s", .unit = "s", .min = 1, .max = 60,
               .dflt = 10,
-              .doc = "A client that has not ended its TLS handshake by then is cut off."),
+              .doc = "A client that has not ended its TLS handshake, and without TLS has not sent "
+                     "its preface and SETTINGS, by then is cut off.",
+              .why = "Slowloris; a real client needs three round trips."),
     CONF_LIST(struct process_conf, tenants, "tenants", .max = 1000, .table = &conf_tenant_table,
               .doc = "Who clients are, by their certificates; see `tenant`."),
     CONF_UINT(struct process_conf, memory_mib, "memory_mib", .unit = "MiB", .min = 16,
-              .max = 1048576, .dflt = 1024, .doc = "Memory budget of one worker."),
+              .max = 1048576, .dflt = 1024,
+              .doc = "Memory budget of one worker: what calls hold, not the process as a whole.",
+              .why = "Windows promise far more than there is: 1000 calls of 1 MiB on each "
+                     "connection. See memory_*_percent for what happens near it."),
+    CONF_OBJECT(struct process_conf, limits, "limits", .table = &conf_client_limits_table,
+                .doc = "What a client may do; see `limits of clients`."),
     CONF_UINT(struct process_conf, upstream_connect_ms, "upstream_connect_ms", .unit = "ms",
               .min = 1, .max = 60000, .dflt = 1000,
-              .doc = "A replica that takes no TCP connection for so long is passed over."),
+              .doc = "A replica that takes no TCP connection for so long is passed over.",
+              .why = "One round trip on a local network, and a lost SYN is sent again after 1 s."),
     CONF_UINT(struct process_conf, upstream_settings_ms, "upstream_settings_ms", .unit = "ms",
               .min = 1, .max = 60000, .dflt = 5000,
-              .doc = "After that, for TLS and the first SETTINGS frame."),
+              .doc = "After that, for TLS and the first SETTINGS frame.",
+              .why = "A server that is that slow to begin answers no call in time."),
     CONF_UINT(struct process_conf, upstream_no_streams_ms, "upstream_no_streams_ms", .unit = "ms",
               .max = 3600000, .dflt = 5000,
               .doc =
                   "A replica whose MAX_CONCURRENT_STREAMS is 0 for so long is out of use. 0: its "
-                  "calls wait."),
+                  "calls wait.",
+              .why = "Longer than a server needs to change its mind; others can take its calls."),
     CONF_UINT(struct process_conf, upstream_ping_after_ms, "upstream_ping_after_ms", .unit = "ms",
               .max = 3600000, .dflt = 10000,
               .doc =
                   "A replica with calls that is silent for so long gets a PING; the third of one "
                   "silence, and each later one, waits 5 minutes, since gRPC servers close the "
-                  "connection on more. 0: never."),
+                  "connection on more. 0: never.",
+              .why = "Finds a machine that vanished long before TCP does."),
     CONF_UINT(struct process_conf, upstream_ping_timeout_ms, "upstream_ping_timeout_ms",
               .unit = "ms", .min = 1, .max = 600000, .dflt = 2000,
-              .doc = "No answer to it for so long: the connection's calls end with UNAVAILABLE."),
+              .doc = "No answer to it for so long: the connection's calls end with UNAVAILABLE.",
+              .why = "Many round trips; a stalled replica is noticed within 12 s."),
     CONF_END,
 };
 const struct conf_table conf_process_table = {

@@ -9,6 +9,7 @@
 #define CONF_PROCESS_H
 
 #include "base/arena.h"
+#include "conf/client_limits.h"
 #include "conf/generation.h"
 
 struct certificate_conf {
@@ -55,6 +56,7 @@ struct process_conf {
     struct tenant_conf *tenants;
     size_t n_tenants;
     uint32_t memory_mib; /* budget of one worker */
+    struct client_limits limits;
 
     /* connections to replicas */
     uint32_t upstream_connect_ms;

@@ -164,6 +164,52 @@ void conf_print_reference(struct buf *out)
     conf_print_table(out, &conf_process_table, 2);
 }
 
+/* ---- limits ---- */
+
+static void print_limit_rows(struct buf *out, const char *title, const struct conf_table *table)
+{
+    buf_printf(out,
+               "## %s\n\n| key | default | range | what it bounds | why this default |\n"
+               "| --- | --- | --- | --- | --- |\n",
+               title);
+    for (const struct conf_field *f = table->fields; f->kind != CONF_KIND_END; f++) {
+        if (f->why == NULL)
+            continue;
+        buf_printf(out, "| `%s` | ", f->key);
+        print_default(out, f);
+        buf_printf(out, "%s%s | ", f->unit != NULL ? " " : "", f->unit != NULL ? f->unit : "");
+        print_range(out, f);
+        buf_printf(out, " | %s | %s |\n", f->doc, f->why);
+    }
+    buf_append_str(out, "\n");
+}
+
+void conf_print_limits(struct buf *out)
+{
+    buf_append_str(
+        out,
+        "# Limits\n\n"
+        "Made by `penstock check --print-limits` from the tables that the loader reads; a test "
+        "compares.\n\n"
+        "Every count, size and time that a peer chooses has a limit. One that a client runs into "
+        "ends its call or its connection, never another's: the connection gets GOAWAY "
+        "ENHANCE_YOUR_CALM with the reason as debug data, the log a line `ev=session_ended "
+        "peer=... reason=...`, and `penstock_sessions_ended_REASON_total` counts it. At 75 % of "
+        "`score` or `resets`, and at `calls_per_connection`, the connection is drained first: "
+        "GOAWAY NO_ERROR, and what runs goes on.\n\n"
+        "`penstock relay` takes each row of the first two tables as `--limit KEY=VALUE`. The admin "
+        "interface has limits of its own and works when the data port is at its own.\n\n"
+        "The engine `session` stands on nghttp2_session and has the same meter in front. What "
+        "nghttp2 alone decides there: a SETTINGS frame that lifts the windows of open streams over "
+        "2^31-1 resets these streams (`native`: the connection ends, RFC 9113 6.9.2); header "
+        "strings over 64 KiB end the connection with COMPRESSION_ERROR.\n\n");
+    print_limit_rows(out, "penstock.json", &conf_process_table);
+    print_limit_rows(out, "penstock.json, `limits`", &conf_client_limits_table);
+    for (const struct conf_field *f = conf_model_table.fields; f->kind != CONF_KIND_END; f++)
+        if (strcmp(f->key, "limits") == 0)
+            print_limit_rows(out, "models/NAME.json, `limits`", f->table);
+}
+
 /* ---- JSON Schema ---- */
 
 static json_t *schema_of_table(const struct conf_table *table);

@@ -14,6 +14,8 @@
 void conf_print_reference(struct buf *out);
 /* One table and those inside it, under a heading of this level: for files of other folders. */
 void conf_print_table(struct buf *out, const struct conf_table *table, int level);
+/* docs/limits.md: the rows that have a reason. */
+void conf_print_limits(struct buf *out);
 /* JSON Schema (draft 2020-12), one definition per file. */
 void conf_print_schema(struct buf *out);
 /* The generation as the program sees it: every key, defaults filled in. */

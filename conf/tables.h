@@ -19,8 +19,9 @@ struct model_raw {
     size_t n_traffic;
 };
 
-extern const struct conf_table conf_model_table;   /* struct model_raw */
-extern const struct conf_table conf_process_table; /* struct process_conf */
+extern const struct conf_table conf_model_table;         /* struct model_raw */
+extern const struct conf_table conf_process_table;       /* struct process_conf */
+extern const struct conf_table conf_client_limits_table; /* struct client_limits, in it */
 /* conf/tls_fields.c */
 extern const struct conf_table conf_listener_table;     /* struct listener_conf */
 extern const struct conf_table conf_tenant_table;       /* struct tenant_conf */

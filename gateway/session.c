@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "gateway/addresses.h"
 #include "gateway/answer.h"
 #include "gateway/door.h"
 #include "gateway/local.h"
@@ -140,9 +141,9 @@ static void session_new_call(struct session *s, struct h2_stream *down,
 
     if (counts != NULL)
         counts->started++;
-    if (worker_is_over_memory(w, w->memory_bytes)) {
-        stream_relieve(w);
-        if (worker_is_over_memory(w, w->memory_bytes)) {
+    if (worker_is_over_memory(w, w->memory_refuse_bytes)) {
+        stream_relieve(w, w->memory_refuse_bytes);
+        if (worker_is_over_memory(w, w->memory_refuse_bytes)) {
             worker_count(w, COUNT_streams_started);
             worker_count(w, COUNT_ended_over_memory);
             h2_reset(down, H2_REFUSED_STREAM); /* safe to repeat: nothing was begun */
@@ -200,12 +201,24 @@ static void session_on_sent(void *user, struct h2_stream *down, size_t bytes)
         c->ops->on_sent(c, bytes);
 }
 
+/* A call that the client cancelled, whether it was answered or not: over all its connections. */
+static void session_count_reset(struct session *s)
+{
+    struct worker *w = s->worker;
+
+    if (s->address == NULL || s->closing ||
+        addresses_take_reset(&w->addresses_of_clients, s->address, w->loop.now_us))
+        return;
+    s->closing = true;
+    conn_expel(s->conn, CONN_END_RESETS, "too many streams reset by this address");
+}
+
 static void session_on_close(void *user, struct h2_stream *down, uint32_t code, bool by_peer)
 {
     struct call *c = call_of(down);
 
-    (void)user;
-    (void)by_peer;
+    if (code == H2_CANCEL && by_peer)
+        session_count_reset(user);
     if (c != NULL)
         c->ops->on_close(c, code);
 }
@@ -293,6 +306,8 @@ static void session_on_closed(void *user, const char *why)
         worker_count(w, (enum counter)session_ends[how].count);
     w->counters[COUNT_streams_stalled] += conn_streams_stalled(s->conn);
     list_remove(&s->node);
+    if (s->address != NULL)
+        addresses_leave(&w->addresses_of_clients, s->address, &s->of_address);
     w->counters[COUNT_sessions_open]--;
     door_session_ended(w);
     free(s);
@@ -311,6 +326,35 @@ static const struct conn_ops session_ops = {
     .on_closed = session_on_closed,
 };
 
+static bool session_is_idle(const struct session *s)
+{
+    return !s->closing && h2_n_streams(conn_h2(s->conn)) == 0;
+}
+
+static void session_evict(struct session *s)
+{
+    worker_count(s->worker, COUNT_sessions_evicted);
+    session_close(s, "without a call, and others want in");
+}
+
+/* The address has as many as it may: its oldest one without a call makes room. */
+static bool session_make_room_of(struct address *of)
+{
+    unsigned looks = EVICT_LOOKS;
+
+    list_each (&of->sessions, it) {
+        struct session *s = list_entry(it, struct session, of_address);
+
+        if (session_is_idle(s)) {
+            session_evict(s);
+            return true;
+        }
+        if (--looks == 0)
+            break;
+    }
+    return false;
+}
+
 bool session_make_room(struct worker *w)
 {
     for (unsigned i = 0; i < EVICT_LOOKS && !list_is_empty(&w->sessions); i++) {
@@ -318,10 +362,9 @@ bool session_make_room(struct worker *w)
 
         list_remove(&s->node);
         list_push_back(&w->sessions, &s->node);
-        if (s->closing || h2_n_streams(conn_h2(s->conn)) > 0)
+        if (!session_is_idle(s))
             continue;
-        worker_count(w, COUNT_sessions_evicted);
-        session_close(s, "without a call, and others want in");
+        session_evict(s);
         return true;
     }
     return false;
@@ -329,11 +372,18 @@ bool session_make_room(struct worker *w)
 
 bool session_accept(struct worker *w, int fd, const struct conn_conf *conf)
 {
+    struct address *of = addresses_of_peer(&w->addresses_of_clients, fd);
     struct session *s;
 
     if (w->draining || w->stopping ||
         (w->counters[COUNT_sessions_open] >= w->max_sessions && !session_make_room(w))) {
         worker_count(w, COUNT_sessions_refused);
+        close(fd);
+        return false;
+    }
+    if (of != NULL && addresses_is_full(&w->addresses_of_clients, of) &&
+        !session_make_room_of(of)) {
+        worker_count(w, COUNT_sessions_refused_address);
         close(fd);
         return false;
     }
@@ -343,6 +393,9 @@ bool session_accept(struct worker *w, int fd, const struct conn_conf *conf)
     worker_count(w, COUNT_sessions_accepted);
     w->counters[COUNT_sessions_open]++;
     s->accepted_us = w->loop.now_us;
+    s->address = of;
+    if (of != NULL)
+        addresses_enter(&w->addresses_of_clients, of, &s->of_address);
     if (conf->tls != NULL)
         handshakes_begin(&w->handshakes, s);
     s->conn = conn_accept(&w->loop, fd, conf, &session_ops, s);

@@ -18,7 +18,9 @@ struct call;
 struct session {
     struct worker *worker;
     struct conn *conn;
-    struct list node;      /* worker.sessions */
+    struct list node;        /* worker.sessions */
+    struct address *address; /* gateway/addresses.h; NULL: none that counts */
+    struct list of_address;
     struct list handshake; /* worker.handshakes, while its TLS handshake is under way */
     uint64_t accepted_us;
     const struct tenant_conf *tenant; /* by its certificate; NULL: none */

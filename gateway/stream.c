@@ -10,11 +10,12 @@
 #include "base/xalloc.h"
 #include "gateway/upstream.h"
 
-#define ARENA_BYTES   (256u * 1024) /* header fields both ways and short request bytes */
-#define SPARE_STREAMS 256           /* kept for the next calls of a worker, however few run */
-#define SPARE_TRIM    8             /* the share of those above it that goes each time */
-#define MIB           ((size_t)1024 * 1024)
-#define READ_ON_US    US_PER_S /* for what an HTTP client still has to say when it is refused */
+#define ARENA_BYTES     (256u * 1024) /* header fields both ways and short request bytes */
+#define SPARE_STREAMS   256           /* kept for the next calls of a worker, however few run */
+#define SPARE_TRIM      8             /* the share of those above it that goes each time */
+#define MIB             ((size_t)1024 * 1024)
+#define UNDECIDED_LOOKS 1024
+#define READ_ON_US      US_PER_S /* for what an HTTP client still has to say when it is refused */
 
 #define TO(s) (1u << STREAM_##s)
 const struct stream_state_row stream_states[STREAM_N_STATES] = {
@@ -202,7 +203,7 @@ static void stream_evict(struct stream *s)
             s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED,
             "the calls of this worker hold more than memory_mib = %zu MiB, and %zu bytes of "
             "this one have waited longest",
-            s->worker->memory_bytes / MIB, bytes);
+            (size_t)s->worker->memory_mib, bytes);
         return;
     }
     attempt_detach(s, OUTCOME_CANCELLED, H2_CANCEL);
@@ -211,18 +212,41 @@ static void stream_evict(struct stream *s)
     stream_end(s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED);
 }
 
-void stream_relieve(struct worker *w)
+void stream_relieve(struct worker *w, size_t budget_bytes)
 {
     struct stream *s;
 
-    while (worker_is_over_memory(w, w->memory_bytes) &&
+    while (worker_is_over_memory(w, budget_bytes) &&
            (s = list_first(&w->heavy, struct stream, heavy_node)) != NULL)
         stream_evict(s);
 }
 
+static bool stream_is_undecided(const struct stream *s)
+{
+    return s->state == STREAM_HEADERS && !s->routed;
+}
+
+void stream_end_undecided(struct worker *w)
+{
+    struct list *next;
+    unsigned looks = UNDECIDED_LOOKS;
+
+    if (w->request_us == 0)
+        return;
+    for (struct list *it = w->heavy.next; it != &w->heavy && looks > 0; it = next, looks--) {
+        struct stream *s = list_entry(it, struct stream, heavy_node);
+
+        next = it->next; /* stream_fail may take s off the list, and no other */
+        if (stream_is_undecided(s) && stream_now(s) >= s->began_us + w->request_us)
+            stream_fail(s, END_DEADLINE, GRPC_DEADLINE_EXCEEDED,
+                        "the call named no model within limits.request_s = %llu s",
+                        (unsigned long long)(w->request_us / US_PER_S));
+    }
+}
+
 void stream_weigh_heavy(struct stream *s)
 {
-    const bool idle = s->state == STREAM_HEADERS && !s->routed;
+    const bool idle = stream_is_undecided(s);
 
     if (!idle && (stream_held_bytes(s) <= STREAM_HEAVY_BYTES || s->state < STREAM_SENT))
         list_remove(&s->heavy_node);
@@ -235,14 +259,14 @@ bool stream_make_room(struct stream *s)
     const struct worker *w = s->worker;
     const size_t budget = s->attempt.up == NULL ? w->memory_bytes : 2 * w->memory_bytes;
 
-    stream_relieve(s->worker);
+    stream_relieve(s->worker, w->memory_bytes);
     if (s->state >= STREAM_ENDED)
         return false;
     if (!worker_is_over_memory(w, budget))
         return true;
     stream_fail(s, END_OVER_MEMORY, GRPC_RESOURCE_EXHAUSTED,
                 "the calls of this worker hold more than memory_mib = %zu MiB",
-                w->memory_bytes / MIB);
+                (size_t)w->memory_mib);
     return false;
 }
 

@@ -207,7 +207,9 @@ static inline void stream_weigh(struct stream *s)
         stream_weigh_heavy(s);
 }
 /* While the worker is over its memory budget, end those calls that have held bytes longest. */
-void stream_relieve(struct worker *w);
+void stream_relieve(struct worker *w, size_t budget_bytes);
+/* End the calls that for too long have not said where they want to go. */
+void stream_end_undecided(struct worker *w);
 void stream_spare_free(struct stream *s); /* one of worker.spare_streams, at the worker's end */
 
 /* inbound.c */

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -18,6 +19,7 @@
 
 #define MIB            ((size_t)1024 * 1024)
 #define REDIAL_MAX_US  US_PER_S        /* a replica that comes back is missed no longer than that */
+#define SPARED_FDS     512             /* or half of them */
 #define CLIENT_PING_US (60 * US_PER_S) /* a client with open calls that vanished is found so */
 
 /* --- addresses --- */
@@ -352,6 +354,8 @@ static void worker_on_report_timer(struct timer *t)
 
     worker_report(w);
     stream_trim_spares(w);
+    stream_end_undecided(w);
+    addresses_sweep(&w->addresses_of_clients, w->loop.now_us);
     timer_start(&w->loop, t, w->loop.now_us + REPORT_US);
 }
 
@@ -362,6 +366,45 @@ struct h2_field *worker_scratch(struct worker *w, size_t n)
         w->scratch_cap = n;
     }
     return w->scratch;
+}
+
+/* What the config lets clients do, as net/ takes it. */
+static void worker_limit_clients(struct conn_conf *c, const struct process_conf *process)
+{
+    const struct client_limits *l = &process->limits;
+
+    c->limits.max_concurrent_streams = process->max_streams;
+    c->limits.max_header_bytes = l->header_kib * 1024;
+    c->limits.max_header_fields = l->header_fields;
+    c->limits.max_header_frames = l->header_frames;
+    c->limits.max_ids_used = l->calls_per_connection;
+    c->limits.score = l->score;
+    c->limits.score_per_s = l->score_per_s;
+    c->limits.resets = l->resets;
+    c->limits.resets_per_s = l->resets_per_s;
+    c->limits.ping_strikes = l->pings;
+    c->limits.ping_interval_ms = l->ping_interval_ms;
+    c->limits.answers_to_stop = l->answers_stop;
+    c->limits.answers_to_end = l->answers_max;
+    c->block_timeout_us = l->block_s * US_PER_S;
+    c->stall_timeout_us = l->stall_s * US_PER_S;
+    c->idle_timeout_us = l->idle_s * US_PER_S;
+}
+
+/* max_connections, and never the last descriptors: replicas, probes and files need some. */
+static uint32_t worker_share_of_sessions(const struct worker_conf *conf)
+{
+    uint64_t all = conf->process->max_connections;
+    struct rlimit now;
+
+    if (getrlimit(RLIMIT_NOFILE, &now) == 0) {
+        const uint64_t spared = now.rlim_cur / 2 < SPARED_FDS ? now.rlim_cur / 2 : SPARED_FDS;
+
+        if (now.rlim_cur - spared < all)
+            all = now.rlim_cur - spared;
+    }
+    all /= conf->n_workers;
+    return all > 0 ? (uint32_t)all : 1;
 }
 
 static int worker_init_listeners(struct worker *w, const struct worker_conf *conf, struct err *err)
@@ -376,9 +419,8 @@ static int worker_init_listeners(struct worker *w, const struct worker_conf *con
         conn_conf_default(&c);
         c.engine = conf->engine;
         c.tls = certs_listener(conf->certs, i);
-        if (c.tls != NULL)
-            c.connect_timeout_us = process->handshake_s * US_PER_S;
-        c.limits.max_concurrent_streams = process->max_streams;
+        c.connect_timeout_us = process->handshake_s * US_PER_S;
+        worker_limit_clients(&c, process);
         c.ping_after_us = CLIENT_PING_US;
         r = listener_init(&w->listeners[i], w, &conf->addresses[i],
                           w == w->peers ? NULL : &w->peers->listeners[i], &c, err);
@@ -389,9 +431,13 @@ static int worker_init_listeners(struct worker *w, const struct worker_conf *con
     return 0;
 }
 
+static size_t memory_part(const struct process_conf *process, uint32_t percent)
+{
+    return process->memory_mib * MIB / 100 * percent;
+}
+
 int worker_init(struct worker *w, const struct worker_conf *conf, struct err *err)
 {
-    const uint32_t share = conf->process->max_connections / conf->n_workers;
     const uint64_t seed = clock_mono_us() * 31 + conf->index;
 
     memset(w, 0, sizeof(*w));
@@ -413,8 +459,15 @@ int worker_init(struct worker *w, const struct worker_conf *conf, struct err *er
     w->held_timer.fire = reply_on_held_timer;
     w->report_timer.fire = worker_on_report_timer;
     w->reported_us = w->loop.now_us;
-    w->max_sessions = share > 0 ? share : 1;
-    w->memory_bytes = conf->process->memory_mib * MIB;
+    w->max_sessions = worker_share_of_sessions(conf);
+    addresses_init(&w->addresses_of_clients, &conf->process->limits, conf->n_workers);
+    w->request_us = conf->process->limits.request_s * US_PER_S;
+    w->memory_mib = conf->process->memory_mib;
+    w->memory_shrink_bytes =
+        memory_part(conf->process, conf->process->limits.memory_shrink_percent);
+    w->memory_refuse_bytes =
+        memory_part(conf->process, conf->process->limits.memory_refuse_percent);
+    w->memory_bytes = memory_part(conf->process, conf->process->limits.memory_close_percent);
     pool_conf_default(&w->upstream);
     w->upstream.conn.engine = conf->engine;
     w->upstream.conn.connect_timeout_us = conf->process->upstream_connect_ms * US_PER_MS;
@@ -479,6 +532,7 @@ void worker_fini(struct worker *w)
     handshakes_fini(&w->handshakes);
     loop_fini(&w->loop); /* reaps streams and pools */
     check(w->call_bytes == 0);
+    addresses_fini(&w->addresses_of_clients);
     while ((node = list_pop_front(&w->spare_streams)) != NULL)
         stream_spare_free(list_entry(node, struct stream, spare_node));
     list_each (&w->lanes, it)

@@ -13,6 +13,7 @@
 #include "balancer/balancer.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "gateway/addresses.h"
 #include "gateway/door.h"
 #include "gateway/gateway.h"
 #include "gateway/handshakes.h"
@@ -64,7 +65,13 @@ struct worker {
     const struct tenant_conf *tenants; /* [n_tenants], the process's */
     size_t n_tenants;
     struct tenant_counts *tenant_counts;
-    size_t memory_bytes; /* budget; past it calls end and new ones are refused */
+    struct addresses addresses_of_clients;
+    uint64_t request_us;        /* until a call has named its model; 0: no limit */
+    uint32_t memory_mib;        /* the budget, of which the next are parts */
+    size_t memory_shrink_bytes; /* past it streams get small windows */
+    size_t memory_refuse_bytes; /* past it new calls make room or are refused */
+    bool shrunk;
+    size_t memory_bytes; /* of it; past it calls end and new ones are refused */
     size_t call_bytes;   /* of calls themselves: their fields and short messages */
 
     struct h2_field *scratch; /* header fields of one request or response while it is sent */

@@ -842,6 +842,13 @@ void conn_close(struct conn *c, const char *why)
     conn_fail(c, CONN_END_US, "%s", why);
 }
 
+void conn_expel(struct conn *c, enum conn_end how, const char *why)
+{
+    if (c->state == CONN_READY && !c->broken)
+        h2_goaway(c->h2, H2_ENHANCE_YOUR_CALM, why);
+    conn_fail(c, how, "%s", why);
+}
+
 enum conn_end conn_how_ended(const struct conn *c)
 {
     return c->how;

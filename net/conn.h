@@ -95,7 +95,9 @@ const char *conn_peer(const struct conn *c); /* address text */
 /* Graceful: GOAWAY notice, one PING round trip (or 1 s), GOAWAY, then closed when the last stream
  * ends. */
 void conn_drain(struct conn *c);
-void conn_close(struct conn *c, const char *why);    /* now; on_closed follows in this turn */
+void conn_close(struct conn *c, const char *why); /* now; on_closed follows in this turn */
+/* The same for a peer that went over a limit of the caller's: ENHANCE_YOUR_CALM. */
+void conn_expel(struct conn *c, enum conn_end how, const char *why);
 const char *conn_peer_name(struct conn *c);          /* of its verified certificate; "": none */
 const void *conn_identity(const struct conn *c);     /* tls_identity; NULL also without TLS */
 bool conn_was_resumed(const struct conn *c);         /* its TLS session */

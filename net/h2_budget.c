@@ -16,7 +16,7 @@ static int32_t repay(int32_t spent, uint64_t per_s, uint64_t us)
 }
 
 /* In steps of 0.1 s, so that no fraction of a unit is lost to rounding. */
-static void pay_time(struct budget *b, const struct h2_limits *l, uint64_t now_us)
+void budget_pay_time(struct budget *b, const struct h2_limits *l, uint64_t now_us)
 {
     uint64_t us;
 
@@ -44,14 +44,14 @@ static enum budget_verdict judge(int32_t spent, uint32_t limit)
 enum budget_verdict budget_take_frame(struct budget *b, const struct h2_limits *l,
                                       enum budget_cost cost, uint64_t now_us)
 {
-    pay_time(b, l, now_us);
+    budget_pay_time(b, l, now_us);
     b->score += (int32_t)cost;
     return judge(b->score, l->score);
 }
 
 enum budget_verdict budget_take_reset(struct budget *b, const struct h2_limits *l, uint64_t now_us)
 {
-    pay_time(b, l, now_us);
+    budget_pay_time(b, l, now_us);
     b->resets++;
     return judge(b->resets, l->resets);
 }

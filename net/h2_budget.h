@@ -51,6 +51,8 @@ enum budget_verdict budget_take_reset(struct budget *b, const struct h2_limits *
 /* A PING while n_streams calls are open. Its cost as a frame is taken beside this. */
 enum budget_verdict budget_take_ping(struct budget *b, const struct h2_limits *l,
                                      uint32_t n_streams, uint64_t now_us);
+/* What time has paid up to now_us. (The calls above do it themselves.) */
+void budget_pay_time(struct budget *b, const struct h2_limits *l, uint64_t now_us);
 /* The server reset a stream that it had not answered. BUDGET_STRAINED: most of them, of late. */
 enum budget_verdict budget_take_server_reset(struct budget *b, uint64_t now_us);
 

@@ -154,11 +154,13 @@ static int check_file(const char *file, const struct args_spec *spec)
 
 int verb_check(int argc, char **argv)
 {
-    bool print_config = false, print_reference = false, print_schema = false;
+    bool print_config = false, print_reference = false, print_limits = false;
+    bool print_schema = false;
     struct stat st;
     const struct arg options[] = {
         ARG_FLAG("print-config", &print_config, "print the config with its defaults filled in"),
         ARG_FLAG("print-reference", &print_reference, "print the reference of every file and key"),
+        ARG_FLAG("print-limits", &print_limits, "print every limit with its reason"),
         ARG_FLAG("print-schema", &print_schema, "print a JSON Schema of every file"),
         ARG_END,
     };
@@ -179,6 +181,8 @@ int verb_check(int argc, char **argv)
         return args_exit(r);
     if (print_reference)
         return print_docs(print_reference_page);
+    if (print_limits)
+        return print_docs(conf_print_limits);
     if (print_schema)
         return print_docs(conf_print_schema);
     if (argc < 2)

@@ -17,7 +17,7 @@
 #define FIRST_ROUND_US (1500 * US_PER_MS) /* a probe's timeout, and some */
 
 struct relay {
-    struct args_list listen, to;
+    struct args_list listen, to, limits;
     struct relay_tls tls;
     const char *policy, *admin, *engine, *log_level, *probe;
     uint64_t workers, drain_s;
@@ -79,6 +79,12 @@ static int check_options(struct relay *r, const struct args_spec *spec)
         return args_usage_error(spec, "--probe %s: not one of health, connect, off", r->probe);
     if (r->engine != NULL && h2_engine_find(r->engine) == NULL)
         return args_usage_error(spec, "--engine %s: not an HTTP/2 engine of this build", r->engine);
+    for (size_t i = 0; i < r->limits.n; i++) {
+        struct err err;
+
+        if (client_limits_set(&r->process, r->limits.items[i], &err) != 0)
+            return args_usage_error(spec, "--limit %s", err.text);
+    }
     log_set(level, 2);
     int bad = find_policy(r, spec);
     if (bad == 0)
@@ -199,6 +205,7 @@ int verb_relay(int argc, char **argv)
         ARG_STR("engine", "NAME", &r.engine, "HTTP/2 engine: native (default) or session"),
         ARG_UINT("drain-s", "SECONDS", &r.drain_s, 0, 3600,
                  "for running calls after SIGTERM; default 30"),
+        ARG_LIST("limit", "KEY=VALUE", &r.limits, "what clients may do: a row of docs/limits.md"),
         ARG_STR("log-level", "LEVEL", &r.log_level, "error, warn, info (default), debug"),
         ARG_END,
     };

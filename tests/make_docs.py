@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The pages of docs/ that the programs write themselves: cli.md from --help, config.md from the field tables.
+"""The pages of docs/ that the programs write themselves: cli.md from --help, config.md and limits.md from the field tables.
 
 usage: make_docs.py BUILD [--write]      compares, or writes; exit 1 when a page differs
 """
@@ -41,10 +41,14 @@ def config_page(build):
     return run(build / "penstock/penstock", "check", "--print-reference")
 
 
+def limits_page(build):
+    return run(build / "penstock/penstock", "check", "--print-limits")
+
+
 def main():
     build, write = pathlib.Path(sys.argv[1]).resolve(), "--write" in sys.argv
     stale = []
-    for name, text in (("cli.md", cli_page(build)), ("config.md", config_page(build))):
+    for name, text in (("cli.md", cli_page(build)), ("config.md", config_page(build)), ("limits.md", limits_page(build))):
         page = ROOT / "docs" / name
         if write:
             page.write_text(text)

@@ -180,7 +180,7 @@ def test_the_admin_listener_hears_again_after_more_connections_than_it_takes(pro
 
 def test_without_descriptors_it_waits_and_then_goes_on(programs, scripted):
     replica = scripted(frames.Replica())
-    gateway = programs.start("/bin/sh", "-c", f"ulimit -n 40; exec {penstock.binary('penstock')} relay --listen 127.0.0.1:0 "
+    gateway = programs.start("/bin/sh", "-c", f"ulimit -n 26; exec {penstock.binary('penstock')} relay --listen 127.0.0.1:0 "
                              f"--admin 127.0.0.1:0 --workers 1 --to {replica.address}")
     assert penstock.call(gateway.grpc, ECHO, b"x").code == "OK"
     clients = [frames.Client(gateway.grpc) for _ in range(60)]
