@@ -624,6 +624,7 @@ static void conn_read(struct conn *c)
         conn_take_cipher(c, p, (size_t)n);
     else
         conn_take(c, slab, p, (size_t)n);
+    loop_flush_early(c->loop);
 }
 
 /* A handshake costs a third of a millisecond, hundreds of calls: when many come at once, each turn

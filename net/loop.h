@@ -88,6 +88,8 @@ struct dirty {
     void (*flush)(struct dirty *d);
 };
 void loop_mark_dirty(struct loop *l, struct dirty *d); /* idempotent within a turn */
+/* Flushes what is dirty already if much of it waits; frees nothing. */
+void loop_flush_early(struct loop *l);
 
 /* Freed in this turn's ev_prepare, after the flushes: never inside its own callback. */
 struct dead {
