@@ -48,27 +48,51 @@ static double clamp(double x, double limit)
     return x > limit ? limit : x < -limit ? -limit : x;
 }
 
+/* What is the same for all members of a view. */
+struct scale {
+    double fair_picks;
+    double limit_per_weight;
+};
+
+static struct scale scale_of(const struct lb_view *view)
+{
+    return (struct scale){.fair_picks = *view->fair_picks,
+                          .limit_per_weight = LEAD_COUNTS_OF_LOAD * (double)view->in_flight /
+                                              (double)total_weight(view)};
+}
+
+static double score_of(const struct scale *scale, const struct member *m)
+{
+    const double weight = m->weight, due = scale->limit_per_weight * weight;
+    const double lead = (m->picks - scale->fair_picks * weight) * LEAD_GAIN;
+
+    return (m->endpoint->in_flight + clamp(lead, due > 0.5 ? due : 0.5)) / weight;
+}
+
 double lb_score(const struct lb_view *view, const struct member *m)
 {
-    const double due = (double)view->in_flight * m->weight / (double)total_weight(view);
-    const double limit = due * LEAD_COUNTS_OF_LOAD > 0.5 ? due * LEAD_COUNTS_OF_LOAD : 0.5;
+    const struct scale scale = scale_of(view);
 
-    return (m->endpoint->in_flight + clamp(lead_of(view, m) * LEAD_GAIN, limit)) / m->weight;
+    return score_of(&scale, m);
 }
 
 struct member *lb_scan(const struct lb_view *view, struct rng *rng)
 {
     /* A tie-break: an unevenness of 2^-32 does no harm, and costs no division. */
     size_t at = (size_t)((rng_next(rng) >> 32) * (uint64_t)view->n >> 32);
+    const struct scale scale = scale_of(view);
     struct member *best = NULL;
     double best_score = 0;
 
-    for (size_t i = 0; i < view->n; i++, at = at + 1 < view->n ? at + 1 : 0) {
+    for (size_t i = 0; i < view->n; i++) {
         struct member *const m = view->members[at];
 
+        at = at + 1 < view->n ? at + 1 : 0;
         if (lb_refuses(view, m) != LB_MAY)
             continue;
-        const double score = lb_score(view, m);
+
+        const double score = score_of(&scale, m);
+
         if (best == NULL || score < best_score) {
             best = m;
             best_score = score;

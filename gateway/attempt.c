@@ -326,10 +326,10 @@ static void attempt_take_pool(struct stream *s, bool bulk)
     struct upstream *u = s->attempt.member->endpoint->pool;
 
     s->attempt.bulk = bulk;
-    s->attempt.pool = upstream_pool(u, bulk);
+    s->attempt.pool = bulk ? upstream_bulk(u) : u->usual;
 }
 
-static void attempt_on_wake(struct pool_waiter *waiter, bool ok, const char *why)
+void attempt_on_wake(struct pool_waiter *waiter, bool ok, const char *why)
 {
     struct stream *s = container_of(waiter, struct stream, attempt.waiter);
 
@@ -345,8 +345,12 @@ static void attempt_on_wake(struct pool_waiter *waiter, bool ok, const char *why
 
 static void attempt_start(struct stream *s, struct member *m)
 {
-    s->attempt = (struct attempt){.member = m, .began_us = stream_now(s)};
-    s->attempt.waiter.wake = attempt_on_wake;
+    s->attempt.member = m;
+    s->attempt.pool = NULL;
+    s->attempt.up = NULL;
+    s->attempt.began_us = stream_now(s);
+    s->attempt.sent_bytes = 0;
+    s->attempt.n_informational = 0;
     attempt_note_tried(s, m);
     stream_set_state(s, STREAM_SENT);
 

@@ -393,28 +393,34 @@ static const struct call_ops stream_call_ops = {
     .on_close = stream_on_close,
 };
 
-static struct stream *stream_new(struct worker *w)
+static struct stream *stream_make(struct worker *w)
 {
-    struct list *spare = list_pop_front(&w->spare_streams);
-    struct arena arena;
-    struct stream *s;
+    struct stream *s = xcalloc(1, sizeof(*s));
 
-    if (spare == NULL) {
-        s = xcalloc(1, sizeof(*s));
-        arena_init(&s->arena, ARENA_BYTES);
-    } else {
-        s = list_entry(spare, struct stream, spare_node);
-        w->n_spare_streams--;
-        arena = s->arena;
-        memset(s, 0, offsetof(struct stream, own_head));
-        s->last_failure[0] = '\0';
-        s->arena = arena;
-    }
+    arena_init(&s->arena, ARENA_BYTES);
     s->magic = STREAM_MAGIC;
     s->worker = w;
     s->dead.reap = stream_reap;
     s->deadline.fire = stream_on_deadline;
     s->again.fire = attempt_on_again;
+    s->attempt.waiter.wake = attempt_on_wake;
+    return s;
+}
+
+static struct stream *stream_new(struct worker *w)
+{
+    struct list *spare = list_pop_front(&w->spare_streams);
+    struct stream *s;
+
+    if (spare == NULL) {
+        s = stream_make(w);
+    } else {
+        s = list_entry(spare, struct stream, spare_node);
+        w->n_spare_streams--;
+        memset((char *)s + offsetof(struct stream, state), 0,
+               offsetof(struct stream, own_head) - offsetof(struct stream, state));
+    }
+    s->last_failure[0] = '\0';
     s->began_us = w->loop.now_us;
     s->whole = true;
     body_init(&s->body, &w->loop.slabs);

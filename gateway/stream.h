@@ -76,15 +76,24 @@ struct attempt {
 
 struct stream {
     struct call call; /* first: a struct call * of ours is a struct stream * */
+
+    /* The same for each call, or at rest when one has ended: not cleared for the next. */
     uint32_t magic;
-    enum stream_state state;
     struct worker *worker;
     struct arena arena;
     struct dead dead;
     struct list spare_node; /* worker.spare_streams */
+    struct coarse_timer deadline;
+    struct coarse_timer again; /* the next try's time, or the end of waiting for a replica */
+    struct list queue_node;    /* lane.queue */
+    struct list held_node;     /* worker.held */
+    struct list heavy_node;    /* worker.heavy */
+    size_t booked_bytes;       /* in worker.call_bytes */
+    struct attempt attempt;
+
+    enum stream_state state; /* from here on cleared */
     uint64_t began_us;
     uint64_t deadline_us; /* 0: none */
-    struct coarse_timer deadline;
 
     /* request */
     const struct request_head *head; /* own_head, or the note's */
@@ -111,27 +120,21 @@ struct stream {
     bool by_split;     /* the traffic split chose the version */
 
     /* tries */
-    struct attempt attempt;
     uint32_t n_tried;
     uint32_t n_counted, n_free; /* attempts that count against limits.attempts, and that do not */
-    struct coarse_timer again;  /* the next try's time, or the end of waiting for a replica */
     bool backing_off;           /* QUEUED for a time, not for a slot */
     uint32_t n_rounds;          /* times that every replica had been tried */
-    struct list queue_node;     /* lane.queue */
 
     /* response */
     struct h2_field *held;   /* response headers not passed on yet; NULL: none, or in held_set */
     struct h2_set *held_set; /* the same as a set */
     size_t n_held;
     int not_grpc;           /* HTTP status of response headers that are no gRPC and wait; 0: none */
-    struct list held_node;  /* worker.held */
-    struct list heavy_node; /* worker.heavy */
-    size_t booked_bytes;    /* in worker.call_bytes */
     uint64_t replied_bytes; /* taken from the replica */
     size_t reply_bytes;     /* given to the client's half, not in its output yet */
     uint64_t held_until_us;
 
-    /* From here on not cleared for the next call: long, and each written before it is read. */
+    /* From here on not cleared either: long, and each written before it is read. */
     struct request_head own_head;
     struct route_path path;
     struct grpc_reader request_reader, response_reader;
@@ -237,6 +240,7 @@ bool attempt_retry_answered(struct stream *s, enum outcome how, bool pushed_back
 void attempt_forward(struct stream *s, struct slab *slab, const uint8_t *p, size_t len, bool end);
 /* The replica's connection took bytes of the request: credit for the client. */
 void attempt_on_sent(struct stream *s, size_t bytes);
+void attempt_on_wake(struct pool_waiter *waiter, bool ok, const char *why);
 void attempt_on_again(struct coarse_timer *t); /* stream.again */
 
 /* reply.c */

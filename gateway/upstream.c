@@ -6,16 +6,6 @@
 #include "gateway/stream.h"
 #include "gateway/worker.h"
 
-struct upstream {
-    struct worker *worker;
-    struct endpoint *endpoint; /* NULL: gone */
-    struct net_addr addr;
-    struct pool_conf conf;
-    struct pool *usual;
-    struct pool *bulk; /* NULL: not needed yet */
-    struct dead dead;
-};
-
 /* A connection stands: who was left alone because none could be made is tried again now. */
 static void upstream_on_state(void *user, enum pool_state state, const char *why)
 {
@@ -56,13 +46,11 @@ void upstream_bury(struct upstream *u)
     loop_bury(&u->worker->loop, &u->dead);
 }
 
-struct pool *upstream_pool(struct upstream *u, bool bulk)
+struct pool *upstream_bulk(struct upstream *u)
 {
     const struct pool_ops ops = {.h2 = upstream_events};
     struct pool_conf conf = u->conf;
 
-    if (!bulk)
-        return u->usual;
     if (u->bulk == NULL) {
         conf.min_conns = 0;
         u->bulk = pool_new(&u->worker->loop, &u->addr, &conf, &ops, u);

@@ -18,16 +18,25 @@
 
 #define UPSTREAM_BULK_BYTES (256u * 1024) /* of a message or a call: it carries much */
 
-struct upstream;
 struct worker;
+
+struct upstream {
+    struct worker *worker;
+    struct endpoint *endpoint; /* NULL: gone */
+    struct pool *usual;
+    struct pool *bulk; /* NULL: not needed yet */
+    struct net_addr addr;
+    struct pool_conf conf;
+    struct dead dead;
+};
 
 struct upstream *upstream_new(struct worker *w, struct endpoint *ep, const struct net_addr *addr,
                               const struct pool_conf *conf);
 /* Its last call has ended: goes in this turn's reaping, since it ends connections. */
 void upstream_bury(struct upstream *u);
-/* Where a call is opened. bulk: on connections that small calls do not share; these are made at the
- * first need, and while none can be made it is the usual pool. */
-struct pool *upstream_pool(struct upstream *u, bool bulk);
+/* Where calls that carry much are opened: on connections that small calls do not share. These are
+ * made at the first need, and while none can be made it is the usual pool. */
+struct pool *upstream_bulk(struct upstream *u);
 uint32_t upstream_n_streams(const struct upstream *u);
 /* For connections that are made from now on; NULL: cleartext. */
 void upstream_set_tls(struct upstream *u, struct tls_ctx *tls);

@@ -1,6 +1,5 @@
 #include "proto/grpc.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -214,22 +213,37 @@ bool grpc_timeout_parse(const char *value, size_t len, uint64_t *ret_us)
     return false;
 }
 
+static size_t timeout_write(char dst[GRPC_TIMEOUT_SIZE], uint32_t n, char unit)
+{
+    char digits[TIMEOUT_MAX_DIGITS]; /* the last first */
+    size_t n_digits = 0, len = 0;
+
+    do {
+        digits[n_digits++] = (char)('0' + n % 10);
+        n /= 10;
+    } while (n > 0);
+    while (n_digits > 0)
+        dst[len++] = digits[--n_digits];
+    dst[len++] = unit;
+    dst[len] = '\0';
+    return len;
+}
+
+/* Without printf: each call with a deadline has one written. */
 size_t grpc_timeout_format(char dst[GRPC_TIMEOUT_SIZE], uint64_t us)
 {
     size_t i = 0;
     uint64_t n;
-    int len;
 
     if (us == 0)
-        return (size_t)snprintf(dst, GRPC_TIMEOUT_SIZE, "1n");
+        return timeout_write(dst, 1, 'n');
+    if (us <= TIMEOUT_MAX_VALUE)
+        return timeout_write(dst, (uint32_t)us, 'u');
     while (i < ARRAY_LEN(timeout_units) - 1 && us / timeout_units[i].us > TIMEOUT_MAX_VALUE)
         i++;
     n = us / timeout_units[i].us;
-    if (n > TIMEOUT_MAX_VALUE)
-        n = TIMEOUT_MAX_VALUE;
-    len = snprintf(dst, GRPC_TIMEOUT_SIZE, "%u%c", (unsigned)n, timeout_units[i].unit);
-    check(len > 0 && len < GRPC_TIMEOUT_SIZE);
-    return (size_t)len;
+    return timeout_write(dst, n > TIMEOUT_MAX_VALUE ? TIMEOUT_MAX_VALUE : (uint32_t)n,
+                         timeout_units[i].unit);
 }
 
 size_t grpc_message_encode(char *dst, size_t size, const char *text, size_t len)
