@@ -46,6 +46,9 @@ static void send_goaway(struct native *n, uint32_t last_id, uint32_t code, const
     const size_t len = debug != NULL ? strlen(debug) : 0;
     uint8_t *to = native_control(n, FRAME_GOAWAY, 0, 0, 8 + len);
 
+    if (last_id < n->our_last_id)
+        n->our_last_id = last_id;
+    last_id = n->our_last_id; /* RFC 9113 6.8: it never grows */
     frame_write_u32(frame_write_u32(to, last_id), code);
     if (len > 0)
         memcpy(to + 8, debug, len);
@@ -349,11 +352,9 @@ static void native_goaway(struct h2 *h, uint32_t last_id, uint32_t code, const c
 
     if (n->stopped)
         return;
-    if (last_id > n->our_last_id)
-        last_id = n->our_last_id; /* RFC 9113 6.8: it never grows */
-    n->our_last_id = last_id;
     n->goaway_sent = n->shut = true;
     send_goaway(n, last_id, code, debug);
+    last_id = n->our_last_id;
     if (code != H2_NO_ERROR) {
         n->failed = n->stopped = true;
         snprintf(h->why, sizeof(h->why), "%s: %s", h2_code_name(code), debug != NULL ? debug : "");

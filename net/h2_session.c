@@ -559,8 +559,10 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
             if (ss->base.fault == H2_FAULT_NONE)
                 ss->base.fault = H2_FAULT_PROTOCOL;
             if (ss->base.why[0] == '\0')
-                snprintf(ss->base.why, sizeof(ss->base.why), "%s: %.*s",
-                         h2_code_name(frame->goaway.error_code), (int)frame->goaway.opaque_data_len,
+                snprintf(ss->base.why, sizeof(ss->base.why), "%s%s%.*s",
+                         h2_code_name(frame->goaway.error_code),
+                         frame->goaway.opaque_data_len > 0 ? ": " : "",
+                         (int)frame->goaway.opaque_data_len,
                          (const char *)frame->goaway.opaque_data);
         }
         return 0;

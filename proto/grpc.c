@@ -255,7 +255,7 @@ size_t grpc_message_encode(char *dst, size_t size, const char *text, size_t len)
     for (size_t i = 0; i < len; i++) {
         const uint8_t c = (uint8_t)text[i];
 
-        if (c >= 0x20 && c <= 0x7e && c != '%') {
+        if (c >= 0x20 && c <= 0x7e && c != '%' && (c != ' ' || (i > 0 && i + 1 < len))) {
             if (n + 1 >= size)
                 break;
             dst[n++] = (char)c;
@@ -267,6 +267,8 @@ size_t grpc_message_encode(char *dst, size_t size, const char *text, size_t len)
         dst[n++] = hex[c >> 4];
         dst[n++] = hex[c & 15];
     }
+    while (n > 0 && dst[n - 1] == ' ') /* where it was cut */
+        n--;
     dst[n] = '\0';
     return n;
 }

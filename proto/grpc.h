@@ -108,7 +108,8 @@ bool grpc_timeout_parse(const char *value, size_t len, uint64_t *ret_us);
 #define GRPC_TIMEOUT_SIZE 10
 size_t grpc_timeout_format(char dst[GRPC_TIMEOUT_SIZE], uint64_t us);
 
-/* --- grpc-message: UTF-8 with %XX for everything outside 0x20..0x7e and for '%' --- */
+/* --- grpc-message: UTF-8 with %XX for everything outside 0x20..0x7e, for '%', and for a space at
+ * either end, which no header field may have (RFC 9113 8.2.1) --- */
 
 /* Cut to fit size (never inside an escape), NUL-terminated. Returns the length. size > 0. */
 size_t grpc_message_encode(char *dst, size_t size, const char *text, size_t len);

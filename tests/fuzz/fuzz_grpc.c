@@ -77,6 +77,7 @@ static void check_texts(const char *text, size_t len)
 
     n = grpc_message_encode(encoded, sizeof(encoded), text, len);
     check(grpc_metadata_value_is_ok(encoded, n));
+    check(n == 0 || (encoded[0] != ' ' && encoded[n - 1] != ' '));
     check(grpc_message_decode(decoded, sizeof(decoded), encoded, n) == len);
     check(memcmp(decoded, text, len) == 0);
     grpc_message_decode(decoded, sizeof(decoded), text, len);

@@ -58,12 +58,25 @@ const char *gateway_name(const struct gateway *g)
 
 /* ---- turns ---- */
 
-/* libev tells how much it is about to call; its check or its prepare watcher is always of it. */
+static bool is_due(const struct loop *l)
+{
+    return l->tick_at_us != 0 && l->tick_at_us <= now_us;
+}
+
+/* libev tells how much it is about to call; its check or its prepare watcher is always of it. Its
+ * own clock runs on while ours stands, and a tick by that one is none. */
 static bool was_busy;
 
 static void on_pending(struct ev_loop *ev)
 {
-    was_busy |= ev_pending_count(ev) > 1;
+    struct loop *l = ev_userdata(ev);
+    unsigned n = ev_pending_count(ev);
+
+    if (ev_is_pending(&l->tick) && !is_due(l)) {
+        ev_clear_pending(ev, &l->tick);
+        n--;
+    }
+    was_busy |= n > 1;
     ev_invoke_pending(ev);
 }
 
@@ -72,13 +85,12 @@ static bool turn(struct loop *l)
 {
     loop_refresh(l);
     was_busy = false;
-    if (l->tick_at_us != 0 && l->tick_at_us <= now_us) { /* libev's clock does not move with ours */
+    if (is_due(l)) {
         ev_timer_stop(l->ev, &l->tick);
         ev_feed_event(l->ev, &l->tick, EV_TIMER);
     }
     ev_run(l->ev, EVRUN_NOWAIT);
-    return was_busy || !list_is_empty(&l->dirty) || !list_is_empty(&l->dead) ||
-           (l->tick_at_us != 0 && l->tick_at_us <= now_us);
+    return was_busy || !list_is_empty(&l->dirty) || !list_is_empty(&l->dead) || is_due(l);
 }
 
 void rig_settle(struct rig *r)
@@ -324,6 +336,8 @@ void rig_start(struct rig *r, const struct h2_engine *engine, bool served)
     for (size_t i = 0; i < r->w.n_listeners; i++)
         listener_start(&r->w.listeners[i]);
     loop_init(&r->peers, NULL);
+    ev_set_userdata(r->w.loop.ev, &r->w.loop);
+    ev_set_userdata(r->peers.ev, &r->peers);
     ev_set_invoke_pending_cb(r->w.loop.ev, on_pending);
     ev_set_invoke_pending_cb(r->peers.ev, on_pending);
     rig_settle(r);

@@ -175,6 +175,7 @@ static void check_field(const nghttp2_nv *nv, bool *regular)
               (nv->name[i] < 'A' || nv->name[i] > 'Z'));
     for (size_t i = 0; i < nv->valuelen; i++)
         check(nv->value[i] != '\0' && nv->value[i] != '\r' && nv->value[i] != '\n');
+    check(nv->valuelen == 0 || (nv->value[0] != ' ' && nv->value[nv->valuelen - 1] != ' '));
     check(nv->name[0] != ':' || !*regular); /* RFC 9113 8.3: before all regular fields */
     *regular |= nv->name[0] != ':';
     check(!field_is(nv, "connection") && !field_is(nv, "transfer-encoding") &&

@@ -34,12 +34,16 @@ static const struct difference differences[] = {
      "nghttp2 looks at the last of two entries of one id; and at no CONTINUATION's length"},
     {"native", "a boolean setting", false, "the same"},
     {"native", "depends on itself", false,
-     "RFC 9113 5.4.1: a stream error may be taken for a connection error; nghttp2 resets the stream"},
+     "RFC 9113 5.4.1: a stream error may be taken for a connection error; nghttp2 resets the "
+     "stream"},
     {"native", "PUSH_PROMISE", false,
      "nghttp2 takes one while our ENABLE_PUSH 0 is not acknowledged; it was our first frame"},
     {"session", "window_size_increment == 0", true, "as the next but one"},
     {"session", "Too many CONTINUATION", false,
      "nghttp2 takes 8; a block that comes byte by byte is no attack"},
+    {"session", "DATA: invalid padding", true,
+     "RFC 9113 6.1: of two faults of one frame, before response headers and padding, we see the "
+     "first"},
     {"session", "NO_RFC7540_PRIORITIES cannot be changed", false, "RFC 9218 2.1: MAY"},
     {"session", "GOAWAY: invalid last_stream_id", false,
      "RFC 9113 6.8 asks for no parity, and 2^31-1 is what it recommends"},

@@ -178,6 +178,26 @@ static void a_formatted_timeout_is_never_longer_and_loses_little(void **state)
     }
 }
 
+/* RFC 9113 8.2.1: a field value that begins or ends with a space is malformed, and nghttp2 resets
+ * the stream. */
+static void a_message_has_no_space_at_its_ends(void **state)
+{
+    static const char text[] = " a  b ";
+    char encoded[32], decoded[32];
+
+    (void)state;
+    assert_int_equal(grpc_message_encode(encoded, sizeof(encoded), text, 6), 10);
+    assert_string_equal(encoded, "%20a  b%20");
+    assert_int_equal(grpc_message_decode(decoded, sizeof(decoded), encoded, 10), 6);
+    assert_memory_equal(decoded, text, 6);
+    assert_int_equal(grpc_message_encode(encoded, sizeof(encoded), " ", 1), 3);
+    for (size_t size = 1; size < sizeof(encoded); size++) {
+        const size_t n = grpc_message_encode(encoded, size, text, 6);
+
+        assert_true(n == 0 || (encoded[0] != ' ' && encoded[n - 1] != ' '));
+    }
+}
+
 static void messages_are_escaped_and_read_back(void **state)
 {
     char text[256], back[256];
@@ -389,6 +409,7 @@ static void binary_values_are_base64_padded_or_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_message_has_no_space_at_its_ends),
         cmocka_unit_test(the_reader_sees_the_same_messages_however_they_are_split),
         cmocka_unit_test(a_written_prefix_reads_back),
         cmocka_unit_test(timeouts_parse_by_the_rule),
