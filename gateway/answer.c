@@ -20,7 +20,8 @@ struct answer {
     struct grpc_reader reader;
     struct buf message;
     struct local_call *local;
-    size_t booked_bytes; /* in worker.call_bytes */
+    const struct h2_field *content_type; /* of the request */
+    size_t booked_bytes;                 /* in worker.call_bytes */
     bool client_ended;
     bool headers_sent;
     bool ended;
@@ -37,18 +38,18 @@ static void answer_finish(struct answer *a, enum grpc_status status, const char 
         return;
     a->ended = true;
     coarse_timer_stop(&a->worker->loop, &a->deadline);
-    call_send_status(&a->call, a->headers_sent, status, text);
+    call_send_status(&a->call, a->content_type, a->headers_sent, status, text);
     if (!a->client_ended)
         call_stop_upload(&a->call);
 }
 
 static void answer_on_send(void *user, const uint8_t *message, size_t len)
 {
-    static const struct h2_field fields[] = {
-        H2_FIELD_INIT(":status", "200"),
-        H2_FIELD_INIT("content-type", "application/grpc"),
-    };
     struct answer *a = user;
+    const struct h2_field fields[] = {
+        H2_FIELD_INIT(":status", "200"),
+        call_content_type(a->content_type),
+    };
     uint8_t prefix[GRPC_PREFIX_BYTES];
 
     if (a->ended || a->call.down == NULL)
@@ -211,6 +212,7 @@ void answer_start(struct session *session, struct h2_stream *down,
             call_stop_upload(&a->call);
         return;
     }
+    a->content_type = head.content_type;
     if (head.timeout != NULL)
         coarse_timer_start(&w->loop, &a->deadline, w->loop.now_us + head.timeout_us);
     a->local = local_open(w->local, method, &answer_sink, a);

@@ -26,7 +26,13 @@ void call_attach(struct call *c, const struct call_ops *ops, struct session *ses
     h2_stream_set_user(down, c);
 }
 
-void call_send_status(struct call *c, bool headers_sent, enum grpc_status status, const char *text)
+struct h2_field call_content_type(const struct h2_field *type)
+{
+    return type != NULL ? *type : H2_FIELD("content-type", "application/grpc");
+}
+
+void call_send_status(struct call *c, const struct h2_field *type, bool headers_sent,
+                      enum grpc_status status, const char *text)
 {
     char plain[MESSAGE_BYTES], message[MESSAGE_BYTES], code[4];
     struct h2_field fields[4];
@@ -36,7 +42,7 @@ void call_send_status(struct call *c, bool headers_sent, enum grpc_status status
         return;
     if (!headers_sent) {
         fields[n++] = H2_FIELD(":status", "200");
-        fields[n++] = H2_FIELD("content-type", "application/grpc");
+        fields[n++] = call_content_type(type);
     }
     fields[n] = H2_FIELD("grpc-status", "");
     fields[n].value = code;
@@ -87,19 +93,20 @@ enum grpc_status call_refuse(struct call *c, enum request_fault fault,
                        "penstock: only gRPC is served here: content-type application/grpc\n");
         return GRPC_INTERNAL;
     case REQUEST_BAD_PATH:
-        call_send_status(c, false, GRPC_UNIMPLEMENTED, ":path is not /package.Service/Method");
+        call_send_status(c, head->content_type, false, GRPC_UNIMPLEMENTED,
+                         ":path is not /package.Service/Method");
         return GRPC_UNIMPLEMENTED;
     case REQUEST_BAD_TIMEOUT:
         snprintf(text, sizeof(text),
                  "grpc-timeout \"%.*s\" is not 1 to 8 digits and one of H M S m u n",
                  (int)(head->timeout->value_len < 40 ? head->timeout->value_len : 40),
                  head->timeout->value);
-        call_send_status(c, false, GRPC_INVALID_ARGUMENT, text);
+        call_send_status(c, head->content_type, false, GRPC_INVALID_ARGUMENT, text);
         return GRPC_INVALID_ARGUMENT;
     case REQUEST_OK: /* request_read found no room */
         break;
     }
-    call_send_status(c, false, GRPC_RESOURCE_EXHAUSTED,
+    call_send_status(c, NULL, false, GRPC_RESOURCE_EXHAUSTED,
                      "the request's header fields are over the memory limit of a call");
     return GRPC_RESOURCE_EXHAUSTED;
 }

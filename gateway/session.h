@@ -48,9 +48,13 @@ struct call {
 /* Attach c to the stream that the client opened; events come from the next on. */
 void call_attach(struct call *c, const struct call_ops *ops, struct session *session,
                  struct h2_stream *down);
+/* An answer has the content-type of its request, or a client may not read it (one that speaks
+ * +json). type: the request's; NULL: plain gRPC. */
+struct h2_field call_content_type(const struct h2_field *type);
 /* End the client's half with a status: trailers-only, or as trailers when response headers were
  * sent. text: plain; "penstock: " goes before it, then it is percent-encoded. NULL: no message. */
-void call_send_status(struct call *c, bool headers_sent, enum grpc_status status, const char *text);
+void call_send_status(struct call *c, const struct h2_field *type, bool headers_sent,
+                      enum grpc_status status, const char *text);
 /* Answer a request whose header fields can't be served: by an HTTP status alone where it is not
  * gRPC, else trailers-only. head: as request_read left it. Returns the grpc-status, for counts. */
 enum grpc_status call_refuse(struct call *c, enum request_fault fault,

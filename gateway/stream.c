@@ -173,7 +173,8 @@ void stream_fail(struct stream *s, enum stream_end why, enum grpc_status status,
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     attempt_detach(s, OUTCOME_CANCELLED, H2_CANCEL);
-    call_send_status(&s->call, s->state == STREAM_REPLYING, status, text);
+    call_send_status(&s->call, s->head != NULL ? s->head->content_type : NULL,
+                     s->state == STREAM_REPLYING, status, text);
     stream_end(s, why, status);
 }
 

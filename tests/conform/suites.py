@@ -64,7 +64,7 @@ def versions():
     return {m: re.search(rf"{re.escape(m)} (\S+)", text)[1] for m in ("github.com/summerwind/h2spec", "google.golang.org/grpc")}
 
 
-def build():
+def build(module=MODULE, packages=PACKAGES):
     """Paths of the programs, built when go.mod or a source of ours is newer."""
     need = needed_go()
     if shutil.which("go") is None:
@@ -76,14 +76,14 @@ def build():
     BUILT.mkdir(parents=True, exist_ok=True)
     with open(BUILT / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        out = [BUILT / p.rsplit("/", 1)[1] for p in PACKAGES]
-        sources = [MODULE / "go.mod", MODULE / "go.sum", *MODULE.glob("*/*.go")]
+        out = [BUILT / p.rsplit("/", 1)[1] for p in packages]
+        sources = [module / "go.mod", module / "go.sum", *module.glob("*/*.go")]
         if not all(o.exists() for o in out) or min(o.stat().st_mtime for o in out) < max(s.stat().st_mtime for s in sources):
-            r = subprocess.run(["go", "build", "-trimpath", "-o", f"{BUILT}/", *PACKAGES], cwd=MODULE, env=env, capture_output=True, text=True)
+            r = subprocess.run(["go", "build", "-trimpath", "-o", f"{BUILT}/", *packages], cwd=module, env=env, capture_output=True, text=True)
             if r.returncode != 0 and re.search(r"dial tcp|lookup|proxy", r.stderr):
                 raise NoGo(f"the suites' Go modules cannot be had: {r.stderr.strip().splitlines()[-1]}")
             if r.returncode != 0:
-                raise RuntimeError(f"go build in {MODULE}: {r.stderr}")
+                raise RuntimeError(f"go build in {module}: {r.stderr}")
             for o in out:
                 os.utime(o)
     return {o.name: str(o) for o in out}

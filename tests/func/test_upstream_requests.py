@@ -146,6 +146,18 @@ def test_content_types(hop, client, kind, http):
         assert dict(s.headers)[":status"] == http and not [r for r in hop.replica.requests if r.headers.get("x-tag") == t]
 
 
+@pytest.mark.parametrize("kind", ["application/grpc", "application/grpc+proto", "application/grpc+json", "application/grpc;charset=utf-8"])
+@pytest.mark.parametrize("why", ["deadline", "a wrong timeout", "a wrong flag", "a wrong path"])
+def test_an_answer_of_ours_has_the_content_type_of_its_request(hop, client, kind, why):
+    """Else a client that speaks JSON refuses it: connect-go makes INTERNAL of DEADLINE_EXCEEDED."""
+    more = {"deadline": [("x-do", "hold"), ("grpc-timeout", "30m")], "a wrong timeout": [("grpc-timeout", "soon")]}.get(why, [])
+    fields = [f for f in client.fields("/nothing" if why == "a wrong path" else ECHO, *more) if f[0] != "content-type"] + [("content-type", kind)]
+    s = client.open("", fields=fields)
+    client.send(s, bytes([9] if why == "a wrong flag" else []) + frames.grpc_message(b"x"), end_stream=True)
+    client.wait(s)
+    assert s.shape == "H$" and s.status not in (None, OK) and dict(s.headers)["content-type"] == kind
+
+
 @pytest.mark.parametrize("timeout, least_us, most_us", [("99999999H", 1e14, 1e18), ("1H", 35e8, 36e8), ("2M", 119e6, 120e6), ("3S", 2e6, 3e6), ("2510m", 1e6, 2510e3),
                                                         ("19997923u", 18e6, 19997923), ("99999999n", 1, 99999)])
 def test_the_rest_of_the_time_goes_on(hop, client, timeout, least_us, most_us):
