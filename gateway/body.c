@@ -57,6 +57,11 @@ static struct body_seg *body_new_copy_seg(struct body *b, struct arena *arena)
 {
     struct body_seg *seg = body_new_seg(b);
 
+    if (b->n == 1) {
+        seg->p = b->room;
+        seg->room = BODY_ROOM_BYTES;
+        return seg;
+    }
     if (b->bytes < ARENA_TOTAL_BYTES) {
         seg->p = arena_alloc_raw(arena, ARENA_PIECE_BYTES);
         if (seg->p != NULL) {

@@ -1,9 +1,8 @@
 /* gateway/body.h - request bytes kept for later: until a route and a replica are known, and for a
  * second attempt.
  *
- * Owns:      its segments: slab references, and copies of short ones in its own tail slab.
- * Called by: gateway/stream and attempt.
- * Lifetime:  body_init .. body_fini.
+ * Owns:      its segments: slab references, and copies of short ones: in itself, the call's arena
+ * or slabs of its own. Called by: gateway/stream and attempt. Lifetime:  body_init .. body_fini.
  * Thread:    its worker's.
  *
  * What is kept is bounded by its callers: before the route is known by the stream's flow-control
@@ -16,26 +15,30 @@
 #include "net/h2.h"
 
 struct body_seg {
-    struct slab *slab; /* NULL: the bytes lie in the arena */
+    struct slab *slab; /* NULL: the bytes lie in room or in the arena */
     uint8_t *p;
     uint32_t len;
     uint32_t room; /* bytes free behind a copied segment: the next short piece joins it */
 };
+
+#define BODY_ROOM_BYTES 512u /* a typical small request */
 
 struct body {
     struct slab_pool *slabs;
     struct body_seg *segs;
     uint32_t n, cap;
     size_t bytes;
-    struct body_seg first[4]; /* segs until more are needed: most calls are short */
+    struct body_seg first[4];      /* segs until more are needed: most calls are short */
+    uint8_t room[BODY_ROOM_BYTES]; /* of the first copied segment */
 };
 
 void body_init(struct body *b, struct slab_pool *slabs);
 void body_fini(struct body *b); /* works on a zeroed body */
 void body_drop(struct body *b); /* empties it */
 
-/* Short pieces are copied (the first ones into arena, later ones into slabs of our own, so that no
- * read slab is pinned by a few bytes), long ones referenced. p lies in slab; slab NULL: copied. */
+/* Short pieces are copied (the first ones into room and arena, later ones into slabs of our own, so
+ * that no read slab is pinned by a few bytes), long ones referenced. p lies in slab; slab NULL:
+ * copied. */
 void body_append(struct body *b, struct arena *arena, struct slab *slab, const uint8_t *p,
                  size_t len);
 /* The first len bytes, which body_append put in one copied segment when it was given them alone as

@@ -402,7 +402,7 @@ static void upstream_on_sent(void *user, struct h2_stream *up, size_t bytes)
     if (s == NULL)
         return;
     attempt_on_sent(s, bytes);
-    stream_weigh(s);
+    stream_lighten(s);
 }
 
 static void upstream_on_close(void *user, struct h2_stream *up, uint32_t code, bool by_peer)

@@ -384,7 +384,7 @@ static void stream_on_sent(struct call *c, size_t bytes)
 
     s->reply_bytes -= bytes < s->reply_bytes ? bytes : s->reply_bytes; /* more: an HTTP refusal's */
     reply_credit(s, bytes);
-    stream_weigh(s);
+    stream_lighten(s);
 }
 
 static const struct call_ops stream_call_ops = {

@@ -209,6 +209,12 @@ static inline void stream_weigh(struct stream *s)
         stream_held_bytes(s) > STREAM_HEAVY_BYTES)
         stream_weigh_heavy(s);
 }
+/* The same when bytes only went. */
+static inline void stream_lighten(struct stream *s)
+{
+    if (list_is_linked(&s->heavy_node))
+        stream_weigh_heavy(s);
+}
 /* While the worker is over its memory budget, end those calls that have held bytes longest. */
 void stream_relieve(struct worker *w, size_t budget_bytes);
 /* End the calls that for too long have not said where they want to go. */
