@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """The real conformance suites: built from pinned Go modules (go/go.mod, go/go.sum), run against our programs, read.
-
-usage: suites.py [ROUNDS]      runs all of them with both engines and writes docs/conformance.md; exit 1 when it is bad
 
 h2spec: an HTTP/2 client that breaks rules, before the relay's listener. h2specd: an HTTP/2 server that breaks rules,
 behind the relay. interop: client and server of the gRPC project, with the relay in between.
@@ -14,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as xml
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -28,7 +24,6 @@ BUILT = ROOT / ".cache/conform"
 PACKAGES = ["github.com/summerwind/h2spec/cmd/h2spec", "github.com/summerwind/h2spec/cmd/h2specd",
             "google.golang.org/grpc/interop/client", "google.golang.org/grpc/interop/http2", "./interop_server"]
 ENGINES = ["native", "session"]
-PAGE = ROOT / "docs/conformance.md"
 
 # h2spec's cases that the session engine may fail, each by nghttp2's choice: it drops frames on a stream that it has
 # forgotten, where RFC 9113 5.1 has STREAM_CLOSED, and takes an id below the last for such a stream (5.1.1).
@@ -39,9 +34,9 @@ SESSION_MAY_FAIL = {f"http2/5.1/{n}" for n in (5, 6, 8, 9, 11, 12)} | {
 SESSION_MAY_IGNORE = {f"client/5.1/{n}" for n in (5, 6, 8, 9)} | {"client/6.1/2"}
 
 ORCA = ["-service_config_json", '{"loadBalancingConfig":[{"test_backend_metrics_load_balancer":{}}]}']
-SOAK = ["-soak_iterations", "200", "-soak_num_threads", "4", "-soak_max_failures", "0", "-soak_overall_timeout_seconds", "120",
-        # A stalled call is a failure, a machine that stops for a second is not.
-        "-soak_per_iteration_max_acceptable_latency_ms", "20000"]
+# A stalled call is a failure, a machine that stops for a second is not.
+SOAK_LIMITS = ["-soak_num_threads", "4", "-soak_max_failures", "0", "-soak_per_iteration_max_acceptable_latency_ms", "20000"]
+SOAK = ["-soak_iterations", "200", "-soak_overall_timeout_seconds", "120", *SOAK_LIMITS]
 # All cases of the client but pick_first_unary, which no server of the module answers as it wants.
 INTEROP = {case: [] for case in (
     "empty_unary", "large_unary", "client_streaming", "server_streaming", "ping_pong", "empty_stream",
@@ -196,148 +191,20 @@ def interop_server(programs, tools, certificate=None, *flags):
     return server
 
 
-def interop(tools, address, case, certificate=None, more=()):
+def soak(tools, address, calls, certificate=None):
+    """This many calls of 16 bytes on 4 threads; "" or what the client said."""
+    return interop(tools, address, "rpc_soak", certificate, timeout=calls / 50 + 60, more=[
+        "-soak_iterations", str(calls), "-soak_request_size", "16", "-soak_response_size", "16", "-soak_overall_timeout_seconds",
+        str(calls // 50 + 30)])
+
+
+def interop(tools, address, case, certificate=None, more=(), timeout=180):
     """Runs a case of the interop client; "" or what it said."""
     host, port = address.rsplit(":", 1)
     tls = ["-use_tls", "-use_test_ca", "-ca_file", certificate.cert, "-server_host_override", "localhost"] if certificate else []
     try:
         r = subprocess.run([tools["client"], "-server_host", host, "-server_port", port, "-test_case", case, *tls, *INTEROP[case], *more],
-                           capture_output=True, text=True, timeout=180)
+                           capture_output=True, text=True, timeout=timeout)
     except subprocess.TimeoutExpired as e:
         return f"{case}: no end after {e.timeout} s"
     return "" if r.returncode == 0 else f"{case}: exit {r.returncode}: {(r.stdout + r.stderr)[-1500:]}"
-
-
-# ---- docs/conformance.md ----
-
-PEERS = """| server | h2spec: generic | http2 | hpack | all, strict off | h2specd, two runs |
-| --- | --- | --- | --- | --- | --- |
-| nghttpd 1.52 | 44/44 | 93/94 | 7/7 | 144/145 | |
-| HAProxy 2.6.12 | 44/44 | 94/94 | 7/7 | 145/145 | 39, 48 of 57 |
-| nghttpx 1.52 | 44/44 | 86-89/94 | 7/7 | 137-140/145 | 56, 57 of 57 |
-| nginx 1.22 grpc_pass | 43/44 | 71/94 | 5/7 | 119/145 | 52, 45 of 57 |
-
-gRPC interop, 18 cases, three rounds plain and TLS: nginx and nghttpx 18; HAProxy 17 or 18 (`rpc_soak` stalls in one run of
-three with its default buffers, and fails every time with `tune.bufsize 65536`).
-"""
-
-
-def row(engine, suite, mode, figure):
-    """A line of the results table. Tests compare theirs with the page."""
-    return f"| {engine} | {suite} | {mode} | {figure} |"
-
-
-def h2spec_row(engine, tls, cases):
-    mode = "TLS" if tls else "cleartext"
-    if engine == "session":
-        return row(engine, "h2spec, strict", mode, f"all but at most the {len(SESSION_MAY_FAIL)} named below, of {len(cases)}")
-    return row(engine, "h2spec, strict", mode, f"{len(cases) - len(failed(cases))}/{len(cases)}")
-
-
-def h2specd_row(engine, cases):
-    return row(engine, "h2specd", "cleartext", f"{len(cases) - len(failed(cases))}/{len(cases)}")
-
-
-def interop_row(engine, tls, wrong):
-    return row(engine, "gRPC interop", "TLS" if tls else "cleartext", f"{len(INTEROP) - len(wrong)}/{len(INTEROP)}")
-
-
-def page(rows, notes, rounds):
-    pins = versions()
-    return f"""# Conformance
-
-Written by `./dev conform` from what the suites said; `./dev test` runs them again, where there is Go {needed_go()} or later, and
-compares with this page. The suites come from pinned modules (`tests/conform/go/go.mod`): h2spec and h2specd
-{pins["github.com/summerwind/h2spec"].split("+")[0]}, grpc-go {pins["google.golang.org/grpc"]}.
-
-* **h2spec** plays a client that breaks rules before `penstock relay`; **h2specd** a server that breaks rules behind it.
-* **gRPC interop** is the client and the server of the gRPC project with the relay in between: {len(INTEROP)} cases, all but
-  `pick_first_unary`, which no server of that module answers as its client wants. `rpc_soak` and `channel_soak` make 200 calls of
-  270 KB up and 314 KB down on 4 threads.
-* One worker, the sanitized build, {time.strftime("%Y-%m-%d")}, {rounds} round{"s" if rounds > 1 else ""}: a case counts as passed when it passed in each.
-  h2specd has one; a section of it with a failure is run again, up to three times, as its own time limits break on a busy machine.
-
-| engine | suite | | passed |
-| --- | --- | --- | --- |
-{chr(10).join(rows)}
-
-{chr(10).join(notes)}
-## Others, with the same suites
-
-On Debian 12, each before nghttpd 1.52 (h2spec), cleartext; TLS gave the same.
-
-{PEERS}"""
-
-
-def notes_of(titles):
-    out = ["The session engine is the reference on nghttp2, which drops what comes for a stream that it has forgotten where RFC 9113",
-           "section 5.1 asks for STREAM_CLOSED, and takes an id below the last for such a stream (5.1.1). Which of these cases fail depends",
-           "on whether the answer overtakes the next frame:", ""]
-    return out + [f"* `{name}` {titles[name]}" for name in sorted(SESSION_MAY_FAIL)] + [""]
-
-
-def run_all(rounds):
-    """(rows of the page, notes, what is wrong)."""
-    import tempfile
-    tools, rows, wrong, titles = build(), [], [], {}
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        certificate = Certificate(folder)
-        for engine in ENGINES:
-            for tls in (False, True):
-                rows += [run_h2spec(tools, engine, tls, certificate, folder, rounds, wrong, titles)]
-            cases = h2specd(tools, engine)
-            rows += [h2specd_row(engine, cases)]
-            wrong += [f"{engine}: h2specd {name} {title}" for name, title in failed(cases).items()]
-            for tls in (False, True):
-                rows += [run_interop(tools, engine, certificate if tls else None, rounds, wrong)]
-    return rows, notes_of(titles), wrong
-
-
-def run_h2spec(tools, engine, tls, certificate, folder, rounds, wrong, titles):
-    programs, replica = penstock.Programs(), frames.Replica().start()
-    try:
-        relay = penstock.relay(programs, [replica.address], "--engine", engine, *(certificate.flags() if tls else []))
-        cases = {}
-        for _ in range(rounds):
-            for name, (title, passed) in h2spec(tools, relay.grpc, folder, tls).items():
-                cases[name] = (title, passed and cases.get(name, (title, True))[1])
-        titles.update({name: title for name, (title, _) in cases.items()})
-        may = SESSION_MAY_FAIL if engine == "session" else set()
-        wrong += [f"{engine}: h2spec {name} {title}" for name, title in failed(cases).items() if name not in may]
-        return h2spec_row(engine, tls, cases)
-    finally:
-        replica.stop()
-        programs.stop_all()
-
-
-def run_interop(tools, engine, certificate, rounds, wrong):
-    programs, bad = penstock.Programs(), {}
-    try:
-        server = interop_server(programs, tools)
-        relay = penstock.relay(programs, [server.grpc], "--engine", engine, *(certificate.flags() if certificate else []))
-        for _ in range(rounds):
-            for case in INTEROP:
-                said = interop(tools, relay.grpc, case, certificate)
-                if said:
-                    bad[case] = said
-    finally:
-        programs.stop_all()
-    wrong += [f"{engine}: interop {said}" for said in bad.values()]
-    return interop_row(engine, certificate is not None, bad)
-
-
-def main():
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    try:
-        rows, notes, wrong = run_all(rounds)
-    except NoGo as e:
-        sys.exit(str(e))
-    PAGE.write_text(page(rows, notes, rounds))
-    print("\n".join(rows))
-    if wrong:
-        sys.exit("\n".join(wrong))
-
-
-if __name__ == "__main__":
-    main()
