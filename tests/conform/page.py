@@ -42,6 +42,8 @@ FACTS = [
      "func/test_triton.py::test_the_clients_timeout_is_a_deadline"),
     ("An early trailers-only answer on a stream that stays open comes before the reset, which is NO_ERROR",
      "conform/test_real_servers.py::test_an_early_refusal_on_a_stream_that_stays_open", "func/test_relay.py::test_an_early_answer_is_delivered_and_stops_the_upload"),
+    ("Sequences are known by `sequence_id`, a number or a text, and flags: they pass; where there are several replicas nothing keeps a unary "
+     "sequence on one of them", "conform/test_peers.py::test_a_sequences_parameters_pass_as_they_are"),
     ("grpc-core's preface: MAX_CONCURRENT_STREAMS 0, 4 MiB windows and frames, setting 0xfe03", "conform/test_frames.py::test_what_the_client_does",
      "conform/test_peers.py::test_settings_raised_by_a_client_open_its_answer"),
     ("Pseudo fields in the orders of grpc-core and grpc-go; `identity, deflate, gzip` with blanks, both ways",

@@ -5,6 +5,7 @@ import penstock
 import pytest
 import suites
 from hyperframe.frame import DataFrame, GoAwayFrame, HeadersFrame, PingFrame, SettingsFrame
+from tritonclient.grpc import service_pb2 as kserve
 
 ECHO = "/test.Echo/Unary"
 STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -188,3 +189,21 @@ def test_our_own_end_is_told_as_the_real_servers_tell_it(programs, scripted, eng
     assert client.wait(held).messages == [b"x"]
     client.wait_closed()
     assert relay.wait_exit() == 0
+
+
+@pytest.mark.parametrize("sequence", [{"uint64_param": 2**63}, {"int64_param": 7}, {"string_param": "session-\u00e9"}], ids=["uint64", "int64", "text"])
+def test_a_sequences_parameters_pass_as_they_are(programs, scripted, engine, tmp_path, sequence):
+    """Triton keeps the state of a sequence by its id, number or text, and by start and end flags."""
+    request = kserve.ModelInferRequest(model_name="seq")
+    for name, value in (("sequence_id", sequence), ("sequence_start", {"bool_param": True}), ("sequence_end", {"bool_param": False})):
+        for key, v in value.items():
+            setattr(request.parameters[name], key, v)
+    request.inputs.add(name="x", datatype="FP32", shape=[1]).contents.fp32_contents.append(1)
+    replica = scripted(frames.Replica())
+    gateway = penstock.gateway(programs, tmp_path, {"seq": {"versions": {"1": {"endpoints": [replica.address]}}}}, engine=engine)
+    penstock.wait_for(lambda: gateway.http("/readyz")[0] == 200, 20)
+    payload = request.SerializeToString()
+    client = frames.Client(gateway.grpc)
+    assert client.wait(client.request("/inference.GRPCInferenceService/ModelInfer", payload)).messages == [payload]
+    assert replica.requests[-1].messages == [payload]
+    client.close()
