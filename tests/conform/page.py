@@ -118,7 +118,8 @@ compares with this page. The suites come from pinned modules (`tests/conform/go/
 * **Interop between languages**: {len(languages.CASES)} of these cases with clients and servers of our own in Python (grpcio), C++ (libgrpc++ of
   Debian 12) and JavaScript (@grpc/grpc-js), each client before each server (`tests/conform/interop/`).
 * **Rows** are cases of our own (`tests/conform/`): h2spec's and h2specd's lists in bytes, the negative cases of the gRPC project, calls
-  frame by frame. They need no Go, but for the client of grpc-go.
+  frame by frame. They need no Go, but for the client of grpc-go, which must say of us what it says of the server itself (of
+  `rst_during_data` it wants another code than it gives).
 * One worker, the sanitized build, {time.strftime("%Y-%m-%d")}, {rounds} round{"s" if rounds > 1 else ""} of h2spec and interop: a case counts as passed when it passed in
   each. A section of h2specd with a failure is run again, up to three times, as its own time limits break on a busy machine.
 
@@ -129,7 +130,7 @@ compares with this page. The suites come from pinned modules (`tests/conform/go/
 {chr(10).join(notes)}
 ## What real peers do
 
-Seen on the wire of grpc-core, grpc-go, Triton and MLServer, and of proxies before them; each with its tests, on both engines.
+Seen on the wire of grpc-core, grpc-go, Triton and MLServer, and of proxies before them; each with its tests; those in `conform/` run on both engines.
 
 | fact | tests |
 | --- | --- |
@@ -238,7 +239,8 @@ class Run:
                     self.wrong += [] if good else [f"{file}: {case.get('name')}"]
         for engine in ENGINES:
             for label, (passed, n) in counts[engine].items():
-                self.add(row(engine, label, False, f"{passed}/{n}"), [])
+                named = ", the named ones may be ignored" if engine == "session" and label.startswith("rows: HTTP/2") else ""
+                self.add(row(engine, label, False, f"{passed}/{n}{named}"), [])
 
     def all(self):
         for engine in ENGINES:
