@@ -524,7 +524,14 @@ class OpensLate(frames.Replica):
     settings = {SettingsFrame.MAX_CONCURRENT_STREAMS: 0}
 
     def on_connect(self, conn):
-        threading.Timer(0.3, conn.send, [SettingsFrame(0, settings={SettingsFrame.MAX_CONCURRENT_STREAMS: 10})]).start()
+        threading.Timer(0.3, self.open, [conn]).start()
+
+    @staticmethod
+    def open(conn):
+        try:
+            conn.send(SettingsFrame(0, settings={SettingsFrame.MAX_CONCURRENT_STREAMS: 10}))
+        except OSError:
+            pass  # the relay is done with this one
 
 
 class LateSettings(frames.Replica):
