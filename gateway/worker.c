@@ -1,5 +1,6 @@
 #include "gateway/worker.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -484,10 +485,29 @@ int worker_init(struct worker *w, const struct worker_conf *conf, struct err *er
     return worker_init_listeners(w, conf, err);
 }
 
+/* Of a thread's heap that malloc grows by a page at a time, with a system call for each: taken
+ * beforehand, given back, and kept (reserved, not touched: it costs no memory until it is used). */
+#define HEAP_KEEP_BYTES  (32 << 20)
+#define HEAP_FIRST_BYTES (20u << 20)   /* of a thousand calls in flight */
+#define HEAP_PIECE       (120u * 1024) /* larger ones are mapped by themselves */
+
+static void reserve_heap(void)
+{
+    void *pieces[HEAP_FIRST_BYTES / HEAP_PIECE];
+
+    if (mallopt(M_TRIM_THRESHOLD, HEAP_KEEP_BYTES) == 0)
+        return; /* it would be given back at once */
+    for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
+        pieces[i] = malloc(HEAP_PIECE);
+    for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
+        free(pieces[i]);
+}
+
 static void *worker_main(void *arg)
 {
     struct worker *w = arg;
 
+    reserve_heap();
     for (size_t i = 0; i < w->n_listeners; i++)
         listener_start(&w->listeners[i]);
     timer_start(&w->loop, &w->report_timer, w->loop.now_us + REPORT_US);

@@ -47,7 +47,7 @@ def run_idle(bench, only=None):
                                 ("haproxy", 5000, False, None), ("nghttpx", 5000, False, None)):
         if not bench.has(name) or (only and name not in only):
             continue
-        n = min(n, bench.files - 100)  # some are neither side's connections
+        n = min(n, bench.files - 1000)  # the gateway keeps some free for replicas
         text = f"{n:,}{' TLS' if tls else ''}"
         try:
             kib = idle_kib(bench, name, n, tls)
