@@ -101,6 +101,9 @@ static inline bool streams_equal(const struct watch_stream *a, const struct watc
 {
     if (is_cut(b) && a->odd)
         return true;
+    if (is_cut(b) && a->informed)
+        return true; /* DATA before the final response, RFC 9113 8.1: nghttp2 ignores an empty one
+                      */
     if (is_cut(b) && a->n_close > 0)
         return true; /* in nghttp2 the peer's RST_STREAM may overtake ours */
     if (a->n_close != b->n_close || a->code != b->code || a->by_peer != b->by_peer)

@@ -240,8 +240,9 @@ struct watch_stream {
     unsigned n_blocks, n_end, n_close;
     uint32_t code;
     bool by_peer;
-    bool odd; /* what only nghttp2 takes: host or content-length in trailers (RFC 9110 6.5.1),
-               * :status below 100 (RFC 9110 15), userinfo in :authority (RFC 9113 8.3.1) */
+    bool informed; /* a 1xx came last */
+    bool odd;      /* what only nghttp2 takes: host or content-length in trailers (RFC 9110 6.5.1),
+                    * :status below 100 (RFC 9110 15), userinfo in :authority (RFC 9113 8.3.1) */
 };
 
 #define WATCH_STREAMS 4096
@@ -310,6 +311,7 @@ static inline void watch_headers(void *user, struct h2_stream *s, enum h2_block 
     assert_int_equal(x->n_end, 0);
     x->id = h2_stream_id(s);
     x->n_blocks++;
+    x->informed = kind == H2_INFORMATIONAL;
     x->n_end += end;
     x->blocks = hash_bytes(&kind, sizeof(kind), x->blocks + end);
     for (size_t i = 0; i < n; i++) {
