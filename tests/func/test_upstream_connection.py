@@ -196,7 +196,7 @@ def test_a_replica_that_stands_still_is_found_by_ping(programs, tmp_path, engine
         child.send_signal(signal.SIGSTOP)
         fresh = client.request(ECHO, b"y")
         _, took = timed(lambda: client.wait(fresh, timeout=20))
-        assert fresh.status == UNAVAILABLE and "PING" in fresh.message and took < 5, fresh.message
+        assert fresh.status == UNAVAILABLE and "PING" in fresh.message and took < 15, fresh.message
         client.wait(call, timeout=20)
         assert call.status == UNAVAILABLE
     finally:
@@ -292,7 +292,7 @@ def test_a_port_that_says_nothing_is_given_up(programs, tmp_path, engine, kind):
 
     threading.Thread(target=serve, daemon=True).start()
     address = "127.0.0.1:%d" % listener.getsockname()[1]
-    gateway = start(programs, tmp_path, [address], engine=engine, ready=False, upstream_settings_ms=700)
+    gateway = start(programs, tmp_path, [address], engine=engine, ready=False, upstream_settings_ms=250)
     client = frames.Client(gateway.grpc)
     call, took = timed(lambda: echo(client))
     assert call.status == UNAVAILABLE and "SETTINGS" in call.message and took < 10, call.message
@@ -363,7 +363,7 @@ def test_a_server_that_speaks_something_else(programs, tmp_path, scripted, engin
     gateway = start(programs, tmp_path, [address], engine=engine, ready=False)
     client = frames.Client(gateway.grpc)
     call, took = timed(lambda: echo(client))
-    assert call.status == UNAVAILABLE and name in call.message and address in call.message and took < 5, call.message
+    assert call.status == UNAVAILABLE and name in call.message and address in call.message and took < 15, call.message
     gateway.wait_event("attempt_failed", replica=address)
     assert not name or any(name in e["msg"] for e in gateway.events("attempt_failed")), gateway.events("attempt_failed")
     gateway.stop()
