@@ -118,9 +118,9 @@ static void hook_member_moved(void *arg, const struct member *m, enum outcome wh
         log_info("replica_back", "worker=%u model=%s version=%s replica=%s", w->index,
                  m->cluster->model, m->cluster->version, m->replica);
     else
-        log_warn("replica_out", "worker=%u model=%s version=%s replica=%s took_us=%llu msg=%s",
-                 w->index, m->cluster->model, m->cluster->version, m->replica,
-                 (unsigned long long)for_us, outcome_name(why));
+        log_warn("replica_out", "worker=%u model=%s version=%s replica=%s msg=\"%s, for %llu ms\"",
+                 w->index, m->cluster->model, m->cluster->version, m->replica, outcome_name(why),
+                 (unsigned long long)(for_us / US_PER_MS));
 }
 
 static const struct balancer_hooks worker_hooks = {

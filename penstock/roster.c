@@ -70,13 +70,14 @@ static void fire_publish(struct timer *t)
 
 static void log_verdict(const struct probe_target *t, enum endpoint_state state, const char *why)
 {
+    const bool has_model = t->model[0] != '\0', has_version = t->version[0] != '\0';
     char quoted[320];
 
+    /* a relay's replicas serve whatever they serve */
     log_event(state == ENDPOINT_READY ? LOG_INFO : LOG_WARN,
               state == ENDPOINT_READY ? "endpoint_ready" : "endpoint_unhealthy",
-              "address=%s model=%s version=%s msg=%s", t->address,
-              t->model[0] != '\0' ? t->model : "-", t->version[0] != '\0' ? t->version : "-",
-              log_quote(quoted, sizeof(quoted), why));
+              "address=%s%s%s%s%s msg=%s", t->address, has_model ? " model=" : "", t->model,
+              has_version ? " version=" : "", t->version, log_quote(quoted, sizeof(quoted), why));
 }
 
 static void on_verdict(void *arg, const struct probe_target *t, enum endpoint_state state,
