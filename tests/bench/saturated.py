@@ -56,6 +56,7 @@ def measure(bench, name, w, seconds):
     try:
         process, port, tls_port = bench.proxy(name, replicas)
         port = tls_port if w.tls else port
+        bench.load(port, bench.message(w.sent), "--connections", 1, "--saturate", 1, "--calls", 5, tls=w.tls)  # its workers are there by then
         pids = [x for p in children(process.pid) for x in ("--cpu-of", p)]
         r = bench.load(port, bench.message(w.sent), "--connections", w.connections, "--saturate", w.streams, "--duration", seconds,
                        "--warm-up-ms", 400, *pids, *(["--request-ids"] if w.request_ids else []), tls=w.tls)
@@ -68,6 +69,8 @@ def measure(bench, name, w, seconds):
     if r["failed"] or r["ok"] < 10 or not 0.7 < r["bytes_per_answer"] / (w.answered + 5) < 1.5:
         what = {k: v for k, v in r.items() if k in ("ok", "failed", "by_status", "empty", "no_status", "reset", "lost", "unfinished", "why_lost")}
         return {"error": f"not all calls were answered whole: {json.dumps(what)} {log}"}
+    if r["cpu_us_per_call"] <= 0:
+        return {"error": f"the proxy used no CPU: {log}"}
     return {"cpu_us": r["cpu_us_per_call"], "rps": r["calls_per_s"], "p50": r["p50_ms"], "p99": r["p99_ms"], "own_us": r["own_cpu_us_per_call"],
             "core": r["cpu_us_per_call"] * r["calls_per_s"] / 1e6}
 
