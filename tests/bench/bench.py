@@ -57,7 +57,7 @@ def main():
     names = lambda s: s.split(",")
     p.add_argument("--parts", type=names, help="comma-separated")
     p.add_argument("--rounds", type=int, default=3, help="of saturated; h2load gets one less (3)")
-    p.add_argument("--seconds", type=float, default=1.0, help="of a saturated cell (1)")
+    p.add_argument("--seconds", type=float, default=0.8, help="of a saturated cell (0.8)")
     p.add_argument("--work", type=names, help="workloads of saturated and h2load, comma-separated")
     p.add_argument("--only", type=names, help="proxies, comma-separated")
     p.add_argument("--build", default=ROOT / "build", help="build folder (build)")

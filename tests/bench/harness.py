@@ -62,8 +62,8 @@ def call(bench, copy, *args):
     return r.stdout
 
 
-def names(bench, only):
-    return ",".join(n for n in ("penstock", *PEERS) if bench.has(n) and (not only or n in only))
+def names(bench, peers, only):
+    return ",".join(n for n in ("penstock", *peers) if bench.has(n) and (not only or n in only))
 
 
 # ---- loads ----
@@ -120,11 +120,18 @@ def load_details(result, cells):
 
 
 def run_loads(bench, copy, rounds, works=None, only=None):
-    out = bench.scratch / "peers.json"
-    call(bench, copy, "bench", "--base", "penstock", "--reps", rounds, "--tries", 1, "--only", names(bench, only),
-         "--work", ",".join(w for w in TARGETS if not works or w in works), "--json", out)
-    result = json.loads(out.read_text())
-    cells = {(c["proxy"], c["work"]): c["runs"] for c in result["cells"]}
+    """All peers where each is a bound (paced), else those that are: the rest stands in the saturated part."""
+    chosen = [w for w in TARGETS if not works or w in works]
+    cells, result = {}, {}
+    for few, peers in ((["paced"], PEERS), ([w for w in TARGETS if w != "paced"], ("nginx", "nghttpx"))):
+        part = [w for w in chosen if w in few]
+        if not part:
+            continue
+        out = bench.scratch / "peers.json"
+        call(bench, copy, "bench", "--base", "penstock", "--reps", rounds, "--tries", 1, "--only", names(bench, peers, only), "--work", ",".join(part),
+             "--json", out)
+        result = json.loads(out.read_text())
+        cells.update({(c["proxy"], c["work"]): c["runs"] for c in result["cells"]})
     rows = load_rows(result, cells)
     return rows, "\n".join([table(rows), *load_details(result, cells)])
 
@@ -132,8 +139,8 @@ def run_loads(bench, copy, rounds, works=None, only=None):
 # ---- replicas that go ----
 
 def run_upset(bench, copy, only=None):
-    chosen = [n for n in ("penstock", "envoy") if bench.has(n) and (not only or n in only)]  # the others answer a gRPC client with 502 or a reset
-    text = call(bench, copy, "upset", "--only", ",".join(chosen))
+    # The other peers answer a gRPC client with 502 or a reset.
+    text = call(bench, copy, "upset", "--only", names(bench, ["envoy"], only))
     rows, out = [], ["", "| a replica | proxy | what clients saw |", "| --- | --- | --- |"]
     for how, name, counts in re.findall(r"^replica (\w+) +([\w-]+) +(.*)$", text, re.M):
         c = {k: float(v) for k, v in re.findall(r"(\w+)=([\d.]+)", counts)}
