@@ -18,10 +18,11 @@
 #include "gateway/stream.h"
 #include "gateway/upstream.h"
 
-#define MIB            ((size_t)1024 * 1024)
-#define REDIAL_MAX_US  US_PER_S        /* a replica that comes back is missed no longer than that */
-#define SPARED_FDS     512             /* or half of them */
-#define CLIENT_PING_US (60 * US_PER_S) /* a client with open calls that vanished is found so */
+#define MIB               ((size_t)1024 * 1024)
+#define REDIAL_MAX_US     US_PER_S /* a replica that comes back is missed no longer than that */
+#define MALLOC_TRIM_BYTES MIB      /* freed since the last time: less is not worth the look */
+#define SPARED_FDS        512      /* or half of them */
+#define CLIENT_PING_US    (60 * US_PER_S) /* a client with open calls that vanished is found so */
 
 /* --- addresses --- */
 
@@ -349,12 +350,26 @@ void worker_post_stop(struct worker *w)
 
 /* --- life --- */
 
+/* What a busier time has left goes back bit by bit; when no more does, the allocator is told once
+ * to hand its pages to the kernel. */
+static void worker_trim(struct worker *w)
+{
+    const size_t bytes = h2_trim(&w->loop.slabs);
+
+    if (bytes == 0 && w->trimmed_bytes >= MALLOC_TRIM_BYTES) {
+        malloc_trim(0);
+        w->trimmed_bytes = 0;
+    }
+    w->trimmed_bytes += bytes;
+}
+
 static void worker_on_report_timer(struct timer *t)
 {
     struct worker *w = container_of(t, struct worker, report_timer);
 
     worker_report(w);
     stream_trim_spares(w);
+    worker_trim(w);
     stream_end_undecided(w);
     addresses_sweep(&w->addresses_of_clients, w->loop.now_us);
     timer_start(&w->loop, t, w->loop.now_us + REPORT_US);

@@ -78,6 +78,7 @@ struct worker {
     size_t scratch_cap;
     struct list spare_streams; /* ended ones with their arenas' first chunk */
     uint32_t n_spare_streams;
+    size_t trimmed_bytes;  /* freed by trimming, not yet told to the allocator */
     uint32_t streams_peak; /* most at once since the last report: so many spare ones are kept */
     struct list held;      /* streams whose response headers wait, oldest first */
     struct timer held_timer;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/xalloc.h"
 #include "net/h2_engine.h"
+#include "net/h2_stream.h"
 
 static const struct h2_engine *const engines[] = {&h2_engine_native, &h2_engine_session};
 
@@ -86,6 +87,11 @@ struct h2 *h2_new(const struct h2_engine *engine, enum h2_role role, const struc
     h->pool = pool;
     engine->start(h);
     return h;
+}
+
+size_t h2_trim(struct slab_pool *pool)
+{
+    return nstream_shared_trim(pool) + slab_pool_trim(pool);
 }
 
 struct h2 *h2_free(struct h2 *h)

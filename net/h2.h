@@ -92,6 +92,10 @@ void h2_set_free(struct h2_set *set); /* for h2_set_unref */
 /* Let go of the sets that only the pool keeps: before what their notes point to ends. */
 void h2_sets_drop(struct slab_pool *pool);
 
+/* Streams and slabs that a busier time has left to the pool: half of those that were never needed
+ * since the last call go. Returns the bytes. */
+size_t h2_trim(struct slab_pool *pool);
+
 static inline struct h2_set *h2_set_ref(struct h2_set *set)
 {
     set->refs++;
@@ -108,7 +112,7 @@ static inline void h2_set_unref(struct h2_set *set) /* NULL is fine */
 struct h2_limits {
     uint32_t max_concurrent_streams; /* server: announced and enforced */
     uint32_t stream_window;          /* bytes; SETTINGS_INITIAL_WINDOW_SIZE at first */
-    uint32_t stream_window_most;     /* as far as it grows while it holds a stream back (native) */
+    uint32_t stream_window_most;     /* of all of a connection's, as far as they grow (native) */
     uint32_t conn_window;            /* bytes */
     uint32_t max_frame_bytes;        /* 16384 .. 2^24-1 */
     uint32_t max_header_bytes;       /* of a block: name + value + 32 each, RFC 9113 6.5.2 */

@@ -81,8 +81,9 @@ void hpack_in_done(struct hpack_list *list);
 /* ---- encoding ---- */
 
 struct hpack_out {
-    struct nghttp2_hd_deflater *deflater;
-    struct hpack_seen *seen; /* the worker's */
+    struct nghttp2_hd_deflater *deflater; /* NULL: the first blocks go without */
+    uint32_t n_plain;                     /* of those */
+    struct hpack_seen *seen;              /* the worker's */
     struct slab_pool *pool;
     struct hpack_block *memo[HPACK_MEMO];
     unsigned next;

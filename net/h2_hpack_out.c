@@ -13,6 +13,10 @@
 #define RUN_MAX     1024u /* longer ones are not remembered */
 #define NV_MAX      32u   /* fields given to the deflater in one call */
 
+/* A connection's first blocks go without a dynamic table, so one with a call or two needs no
+ * deflater (2.4 KiB). */
+#define PLAIN_BLOCKS 4u
+
 /* Blocks of literals that fit are kept for the next calls. */
 #define SPARE_BYTES 256u
 #define SPARES      1024u
@@ -41,14 +45,20 @@ void hpack_out_init(struct hpack_out *out, struct hpack_seen *seen, struct slab_
     out->seen = seen;
     out->pool = pool;
     out->top = HPACK_STATIC_ENTRIES;
-    check(nghttp2_hd_deflate_new(&out->deflater, TABLE_BYTES) == 0);
 }
 
 void hpack_out_fini(struct hpack_out *out)
 {
     for (size_t i = 0; i < HPACK_MEMO; i++)
         hpack_block_unref(out->memo[i]);
-    nghttp2_hd_deflate_del(out->deflater);
+    if (out->deflater != NULL)
+        nghttp2_hd_deflate_del(out->deflater);
+}
+
+static void need_deflater(struct hpack_out *out)
+{
+    if (out->deflater == NULL)
+        check(nghttp2_hd_deflate_new(&out->deflater, TABLE_BYTES) == 0);
 }
 
 static void count_dynamic(struct hpack_out *out)
@@ -60,6 +70,9 @@ static void count_dynamic(struct hpack_out *out)
 
 void hpack_out_set_table(struct hpack_out *out, uint32_t max_bytes)
 {
+    if (out->deflater == NULL && max_bytes >= TABLE_BYTES)
+        return; /* what it will take anyway */
+    need_deflater(out);
     check(nghttp2_hd_deflate_change_table_size(out->deflater, max_bytes) == 0);
     out->size_changed = true;
     count_dynamic(out);
@@ -138,14 +151,22 @@ void hpack_seen_fini(struct hpack_seen *seen)
     }
 }
 
+/* Takes over the caller's reference to set. */
+static struct hpack_block *block_of_set(struct h2_set *set)
+{
+    struct hpack_block *b = block_new(NULL, 0);
+
+    b->set = set;
+    b->fields = set->fields;
+    b->n = set->n;
+    return b;
+}
+
 /* A new entry of the memo. Takes over the caller's reference to set. */
 static struct hpack_block *memo_new(struct hpack_out *out, struct h2_set *set)
 {
-    struct hpack_block *m = block_new(NULL, 0);
+    struct hpack_block *m = block_of_set(set);
 
-    m->set = set;
-    m->fields = set->fields;
-    m->n = set->n;
     hpack_block_unref(out->memo[out->next]);
     out->memo[out->next] = m;
     out->next = (out->next + 1) % HPACK_MEMO;
@@ -208,22 +229,32 @@ static struct hpack_block *literals_new(struct hpack_seen *home, size_t bytes)
     return b;
 }
 
-static struct hpack_block *memo_of_set(struct hpack_out *out, struct h2_set *set)
+/* The caller owes hpack_block_unref. */
+static struct hpack_block *hold_whole(struct hpack_out *out, struct h2_set *set)
 {
-    for (size_t i = 0; i < HPACK_MEMO && out->memo[i] != NULL; i++)
-        if (out->memo[i]->set == set)
+    struct hpack_block *m;
+
+    for (size_t i = 0; i < HPACK_MEMO && out->memo[i] != NULL; i++) {
+        if (out->memo[i]->set == set) {
+            out->memo[i]->refs++;
             return out->memo[i];
-    return memo_new(out, h2_set_ref(set));
+        }
+    }
+    h2_set_ref(set);
+    if (out->deflater == NULL)
+        return block_of_set(set);
+    m = memo_new(out, set);
+    m->refs++;
+    return m;
 }
 
 static struct hpack_block *hold_literals(struct hpack_out *out, struct h2_set *set,
                                          const struct h2_field *extra, size_t n_extra)
 {
-    struct hpack_block *m = memo_of_set(out, set), *b;
+    struct hpack_block *m = hold_whole(out, set), *b;
     size_t bytes = 0;
     uint8_t *to;
 
-    m->refs++;
     for (size_t i = 0; i < n_extra; i++)
         bytes += literal_bound(&extra[i]);
     b = literals_new(out->seen, bytes);
@@ -238,13 +269,7 @@ static struct hpack_block *hold_literals(struct hpack_out *out, struct h2_set *s
 struct hpack_block *hpack_out_hold_set(struct hpack_out *out, struct h2_set *set,
                                        const struct h2_field *extra, size_t n_extra)
 {
-    struct hpack_block *m;
-
-    if (n_extra > 0)
-        return hold_literals(out, set, extra, n_extra);
-    m = memo_of_set(out, set);
-    m->refs++;
-    return m;
+    return n_extra > 0 ? hold_literals(out, set, extra, n_extra) : hold_whole(out, set);
 }
 
 /* What m's set was just encoded to, if it changed no table. */
@@ -253,7 +278,8 @@ static void keep_bytes(struct hpack_out *out, struct hpack_block *m, const uint8
 {
     uint32_t max_index;
 
-    if (len > RUN_MAX || hpack_run(bytes, len, HPACK_RUN_ANY, &max_index) != len)
+    if (out->deflater == NULL || len > RUN_MAX ||
+        hpack_run(bytes, len, HPACK_RUN_ANY, &max_index) != len)
         return;
     if (len > m->cap) {
         m->bytes = xrealloc(m->bytes, 1, len);
@@ -388,12 +414,37 @@ static bool was_seen(struct hpack_seen *seen, const struct h2_field *f)
     return false;
 }
 
+/* Without a dynamic table: RFC 7541 appendix A for what each gRPC block begins with. */
+static void write_plain(struct writer *w, const struct h2_field *f)
+{
+    static const struct {
+        struct h2_field field;
+        uint8_t index;
+    } known[] = {{H2_FIELD_INIT(":method", "POST"), 3},
+                 {H2_FIELD_INIT(":scheme", "http"), 6},
+                 {H2_FIELD_INIT(":scheme", "https"), 7},
+                 {H2_FIELD_INIT(":status", "200"), 8}};
+
+    for (size_t i = 0; i < ARRAY_LEN(known) && (f->flags & H2_FIELD_NO_INDEX) == 0; i++) {
+        if (f->name_len == 7 && f->value_len == known[i].field.value_len &&
+            hpack_same(f->name, known[i].field.name, 7) &&
+            hpack_same(f->value, known[i].field.value, f->value_len)) {
+            *room(w, 1) = (uint8_t)(0x80 | known[i].index);
+            w->len++;
+            return;
+        }
+    }
+    write_literal(w, f);
+}
+
 /* Fields that are worth a table entry, but for the volatile ones among them. */
 static void encode_known(struct hpack_out *out, struct writer *w, const struct h2_field *fields,
                          uint32_t n)
 {
     uint32_t i = 0, n_run;
 
+    for (; out->deflater == NULL && i < n; i++)
+        write_plain(w, &fields[i]);
     while (i < n) {
         for (n_run = 0; i + n_run < n && n_run < NV_MAX && !is_volatile(&fields[i + n_run]);)
             n_run++;
@@ -426,7 +477,7 @@ static void encode_run(struct hpack_out *out, struct writer *w, const struct h2_
     struct hpack_block *m = find_memo(out, fields, n, sign);
     struct h2_set *set;
 
-    if (m == NULL && (set = h2_set_meet(out->pool, fields, n)) != NULL)
+    if (m == NULL && out->deflater != NULL && (set = h2_set_meet(out->pool, fields, n)) != NULL)
         m = memo_new(out, set);
     if (m != NULL)
         encode_memo(out, w, m);
@@ -448,7 +499,7 @@ static void encode_fields(struct hpack_out *out, struct writer *w, const struct 
     }
     for (; i < b->n; i++) {
         if (!is_volatile(&b->fields[i]) && was_seen(out->seen, &b->fields[i]))
-            deflate(out, w, &b->fields[i], 1);
+            encode_known(out, w, &b->fields[i], 1);
         else
             write_literal(w, &b->fields[i]);
     }
@@ -480,6 +531,8 @@ const uint8_t *hpack_out_encode(struct hpack_out *out, struct hpack_block *b, ui
         *ret_len = b->len;
         return b->bytes;
     }
+    if (out->deflater == NULL && out->n_plain++ == PLAIN_BLOCKS)
+        need_deflater(out);
     if (out->size_changed) {
         out->size_changed = false;
         deflate(out, &w, NULL, 0);

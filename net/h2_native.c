@@ -22,6 +22,7 @@ void native_end(struct native *n, struct nstream *s, uint32_t code, bool by_peer
     list_remove(&s->all);
     nstream_drop_output(s);
     n->base.n_streams--;
+    s->flags |= STREAM_GONE; /* the event can queue nothing */
     if (n->base.events.on_close != NULL)
         n->base.events.on_close(n->base.user, &s->base, code, by_peer);
     nstream_free(n->shared, s);

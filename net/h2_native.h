@@ -172,6 +172,7 @@ void native_drop_part(struct native *n);
 
 int native_change_windows(struct native *n, int32_t to);  /* the peer's SETTINGS */
 void native_set_window(struct native *n, uint32_t bytes); /* ours, of every stream */
+void native_bound_windows(struct native *n);              /* with so many streams as there are */
 int native_on_settings_ack(struct native *n);
 bool native_is_probe(const struct native *n, uint64_t opaque);
 void native_on_probe_ack(struct native *n);

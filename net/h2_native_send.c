@@ -43,7 +43,7 @@ static void put_control(struct native *n, struct outq *out, size_t high_water)
     outq_copy(out, n->control, n->n_control);
     n->n_control = 0;
     n->base.n_answers_out = n->base.n_answers;
-    if (n->cap_control > CONTROL_KEEP) {
+    if (n->cap_control > CONTROL_KEEP || n->base.n_streams == 0) {
         free(n->control);
         n->control = NULL;
         n->cap_control = 0;
@@ -374,6 +374,7 @@ void native_flush(struct h2 *h, struct outq *out, size_t high_water)
     deliver_gone(n);
     if (n->lost)
         return;
+    native_bound_windows(n);
     put_control(n, out, high_water);
     while (!n->stopped && !list_is_empty(&n->ready) && out->bytes < high_water)
         put_stream(n, list_entry(list_pop_front(&n->ready), struct nstream, node), out);

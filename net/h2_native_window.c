@@ -101,7 +101,17 @@ void native_on_probe_ack(struct native *n)
         return;
     }
     n->probe_skip = 0;
-    native_set_window(n, n->window < most / 2 ? n->window * 2 : most);
+    if ((uint64_t)n->window * 2 * n->base.n_streams <= most)
+        native_set_window(n, n->window * 2);
+}
+
+/* Grown windows are for few streams: all of them together stay within the most of one. */
+void native_bound_windows(struct native *n)
+{
+    const uint32_t least = n->base.limits.stream_window;
+
+    if (n->window > least && (uint64_t)n->window * n->base.n_streams > n->window_most)
+        native_set_window(n, least);
 }
 
 void native_credit(struct native *n, struct nstream *s, uint32_t bytes)

@@ -6,8 +6,7 @@
 #include "base/check.h"
 #include "base/xalloc.h"
 
-#define KEEP_STREAMS 2048u /* free ones, per worker: 700 KiB */
-#define FIRST_SLOTS  16u
+#define FIRST_SLOTS 16u
 
 /* ---- shared by a worker's connections ---- */
 
@@ -36,6 +35,25 @@ void nstream_shared_put(struct slab_pool *pool)
     pool->h2_shared = NULL;
 }
 
+size_t nstream_shared_trim(struct slab_pool *pool)
+{
+    struct nstream_shared *sh = pool->h2_shared;
+    unsigned n;
+
+    if (sh == NULL)
+        return 0;
+    n = (sh->n_idle + 1) / 2;
+    for (unsigned i = 0; i < n; i++) {
+        struct nstream *s = sh->free;
+
+        sh->free = s->chain;
+        free(s);
+    }
+    sh->n_free -= n;
+    sh->n_idle = sh->n_free;
+    return n * sizeof(struct nstream);
+}
+
 /* ---- a stream's life ---- */
 
 struct nstream *nstream_new(struct nstream_shared *sh, struct h2 *h2, void *user)
@@ -44,7 +62,8 @@ struct nstream *nstream_new(struct nstream_shared *sh, struct h2 *h2, void *user
 
     if (s != NULL) {
         sh->free = s->chain;
-        sh->n_free--;
+        if (--sh->n_free < sh->n_idle)
+            sh->n_idle = sh->n_free;
     } else {
         s = xrealloc(NULL, 1, sizeof(*s));
     }
@@ -82,10 +101,6 @@ void nstream_free(struct nstream_shared *sh, struct nstream *s)
 {
     if (s->segs != s->first)
         free(s->segs);
-    if (sh->n_free >= KEEP_STREAMS) {
-        free(s);
-        return;
-    }
     s->chain = sh->free;
     sh->free = s;
     sh->n_free++;

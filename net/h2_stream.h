@@ -65,10 +65,11 @@ struct nstream {
 
 struct nstream_shared {
     unsigned refs;
-    struct nstream *free; /* by chain */
-    unsigned n_free;
+    struct nstream *free;    /* by chain */
+    unsigned n_free, n_idle; /* n_idle: the least of n_free since the last trim */
     struct hpack_seen seen;
 };
+size_t nstream_shared_trim(struct slab_pool *pool); /* as slab_pool_trim */
 
 struct nstream_shared *nstream_shared_get(struct slab_pool *pool); /* makes it on first use */
 void nstream_shared_put(struct slab_pool *pool);

@@ -36,6 +36,23 @@ void slab_pool_fini(struct slab_pool *pool)
     }
 }
 
+size_t slab_pool_trim(struct slab_pool *pool)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(pool->free_lists); i++) {
+        for (size_t n = (pool->n_idle[i] + 1) / 2; n > 0; n--) {
+            struct slab *s = list_entry(list_pop_front(&pool->free_lists[i]), struct slab, node);
+
+            bytes += s->cap;
+            pool->n_free[i]--;
+            free(s);
+        }
+        pool->n_idle[i] = pool->n_free[i];
+    }
+    return bytes;
+}
+
 /* bytes: wanted room, > 0. Past SLAB_LARGE_BYTES a slab of that very size is made, and not kept. */
 struct slab *slab_get(struct slab_pool *pool, size_t bytes)
 {
@@ -48,7 +65,8 @@ struct slab *slab_get(struct slab_pool *pool, size_t bytes)
         cap = bytes;
     if (cap <= SLAB_LARGE_BYTES && pool->n_free[class] > 0) {
         s = list_entry(list_pop_front(&pool->free_lists[class]), struct slab, node);
-        pool->n_free[class]--;
+        if (--pool->n_free[class] < pool->n_idle[class])
+            pool->n_idle[class] = pool->n_free[class];
     } else {
         s = xrealloc(NULL, 1, sizeof(*s) + cap);
         s->pool = pool;

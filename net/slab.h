@@ -26,6 +26,7 @@ struct slab {
 struct slab_pool {
     struct list free_lists[2]; /* small, large */
     size_t n_free[2];
+    size_t n_idle[2];                 /* the least that lay free since the last slab_pool_trim */
     size_t pinned_bytes;              /* in slabs that are out; the worker's memory account */
     struct nstream_shared *h2_shared; /* net/h2_stream.h's, while it has connections */
     struct h2_sets *h2_sets;          /* net/h2_set.h's, from first use to the pool's end */
@@ -36,7 +37,9 @@ struct slab_pool {
 #define SLAB_LARGE_BYTES (256u * 1024)
 
 void slab_pool_init(struct slab_pool *pool);
-void slab_pool_fini(struct slab_pool *pool);                 /* every slab must be back */
+void slab_pool_fini(struct slab_pool *pool); /* every slab must be back */
+/* Give back half of what was never needed since the last call. Returns the bytes. */
+size_t slab_pool_trim(struct slab_pool *pool);
 struct slab *slab_get(struct slab_pool *pool, size_t bytes); /* rounded up to a class */
 struct slab *slab_ref(struct slab *s);
 void slab_unref(struct slab *s); /* NULL is fine */

@@ -2,7 +2,7 @@
  * gives the receiver the set. */
 #include "h2_pair.h"
 
-#define N_CALLS 8
+#define N_CALLS 24
 
 static const struct h2_field extra_fields[] = {H2_FIELD_INIT("grpc-timeout", "1S"),
                                                H2_FIELD_INIT("x-request-id", "0123456789")};

@@ -160,9 +160,34 @@ static void neighbouring_copies_are_one_segment(void **state)
     slab_pool_fini(&pool);
 }
 
+/* What lay free all the time goes by halves, what was needed stays. */
+static void trim_follows_the_need(void **state)
+{
+    struct slab_pool pool;
+    struct slab *s[64];
+
+    (void)state;
+    slab_pool_init(&pool);
+    for (size_t i = 0; i < ARRAY_LEN(s); i++)
+        s[i] = slab_get(&pool, 1);
+    for (size_t i = 0; i < ARRAY_LEN(s); i++)
+        slab_unref(s[i]);
+    assert_int_equal(slab_pool_trim(&pool), 0); /* all of them were just needed */
+    for (size_t i = 0; i < 48; i++)
+        s[i] = slab_get(&pool, 1);
+    for (size_t i = 0; i < 48; i++)
+        slab_unref(s[i]);
+    assert_int_equal(slab_pool_trim(&pool), 8 * SLAB_SMALL_BYTES); /* 16 were not */
+    for (int i = 0; i < 10; i++)
+        slab_pool_trim(&pool);
+    assert_int_equal(pool.n_free[0], 0);
+    slab_pool_fini(&pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trim_follows_the_need),
         cmocka_unit_test(slab_goes_back_with_its_last_reference),
         cmocka_unit_test(sizes_round_up_to_a_class_and_past_it_are_exact),
         cmocka_unit_test(pool_gives_back_what_a_burst_took),
