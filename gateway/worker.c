@@ -513,7 +513,7 @@ static void reserve_heap(void)
     if (mallopt(M_TRIM_THRESHOLD, HEAP_KEEP_BYTES) == 0)
         return; /* it would be given back at once */
     for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
-        pieces[i] = malloc(HEAP_PIECE);
+        pieces[i] = xrealloc(NULL, 1, HEAP_PIECE); /* not zeroed: that would touch it */
     for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
         free(pieces[i]);
 }
