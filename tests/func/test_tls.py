@@ -457,23 +457,25 @@ def test_large_messages_pass_both_ways_over_tls_on_both_sides(programs, stock, c
             assert answer.code == "OK" and answer.messages == [message]
 
 
-def test_slow_handshakes_do_not_keep_others_out(programs, stock, certs, server, tmp_path):
-    """60 clients that connect and say nothing, where 4 may shake hands: others wait seconds, not for ever, and calls
+@pytest.mark.parametrize("workers", [1, 2])
+def test_slow_handshakes_do_not_keep_others_out(programs, stock, certs, server, tmp_path, workers):
+    """12 clients a worker that connect and say nothing, where 4 may shake hands: others wait seconds, not for ever, and calls
     that run do not notice."""
     gateway = penstock.gateway(programs, tmp_path, {"e": {"protocol": "grpc", "services": ["*"], "endpoints": [stock().address]}},
-                               listeners=[{"address": "127.0.0.1:0", "cert": str(server.pem), "key": str(server.key)}], max_handshakes=4, handshake_s=2)
+                               listeners=[{"address": "127.0.0.1:0", "cert": str(server.pem), "key": str(server.key)}], max_handshakes=4, handshake_s=2,
+                               workers=workers)
     host, port = gateway.grpc.rsplit(":", 1)
     with secure(gateway.grpc, certs) as channel:
         assert penstock.call(channel, UNARY, b"x").code == "OK"
-        silent = [socket.create_connection((host, int(port))) for _ in range(12)]
-        penstock.wait_for(lambda: gateway.counter("penstock_tls_handshakes_open") == 4, what="4 handshakes under way")
+        silent = [socket.create_connection((host, int(port))) for _ in range(12 * workers)]
+        penstock.wait_for(lambda: gateway.counter("penstock_tls_handshakes_open") == 4 * workers, what="4 handshakes a worker")
         for _ in range(50):
             assert penstock.call(channel, UNARY, b"x", timeout=10).code == "OK"
         begin = time.monotonic()
         assert call(gateway.grpc, certs).code == "OK"
         assert time.monotonic() - begin < 12
         assert gateway.counter("penstock_tls_handshakes_evicted_total") >= 1
-        penstock.wait_for(lambda: gateway.counter("penstock_tls_handshakes_failed_total") >= 12, 20, "all silent ones cut off")
+        penstock.wait_for(lambda: gateway.counter("penstock_tls_handshakes_failed_total") >= 12 * workers, 20, "all silent ones cut off")
         for s in silent:
             s.close()
 
