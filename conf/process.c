@@ -58,7 +58,8 @@ static const struct conf_field process_fields[] = {
     CONF_UINT(struct process_conf, max_handshakes, "max_handshakes", .unit = "connections",
               .min = 1, .max = 10000, .dflt = 32,
               .doc = "TLS handshakes under way at once, per worker. Above it no connection is "
-                     "accepted until one ends; one older than a second makes room for a new one.",
+                     "accepted until one ends; who says nothing for a second, or needs over five, "
+                     "makes room.",
               .why = "A handshake costs a millisecond and 40 KiB; calls that run come first."),
     CONF_UINT(struct process_conf, handshake_s, "handshake_s", .unit = "s", .min = 1, .max = 60,
               .dflt = 10,

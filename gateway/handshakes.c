@@ -6,27 +6,52 @@
 #include "gateway/session.h"
 #include "gateway/worker.h"
 
-#define GRACE_US (1 * US_PER_S) /* two round trips around the earth, with one packet lost */
+/* Clients speak first: who has not in this time has nothing to say. */
+#define SILENT_US (1 * US_PER_S)
+/* Who has is given what a busy client on a far, lossy link needs. */
+#define SPEAKING_US (5 * US_PER_S)
 
-/* When the oldest has had its time. */
+static uint64_t grace_ends_us(const struct session *s)
+{
+    return s->accepted_us + (s->spoke ? SPEAKING_US : SILENT_US);
+}
+
+/* Whose time ends first. There is one: the places are taken. */
+static struct session *first_to_go(struct handshakes *h)
+{
+    struct session *first = NULL;
+
+    list_each (&h->under_way, it) {
+        struct session *const s = list_entry(it, struct session, handshake);
+
+        if (first == NULL || grace_ends_us(s) < grace_ends_us(first))
+            first = s;
+    }
+    check(first != NULL);
+    return first;
+}
+
 static void arm(struct handshakes *h)
 {
-    const struct session *const oldest = list_first(&h->under_way, struct session, handshake);
-
-    timer_start(&h->worker->loop, &h->make_room, oldest->accepted_us + GRACE_US);
+    timer_start(&h->worker->loop, &h->make_room, grace_ends_us(first_to_go(h)));
 }
 
 static void on_make_room(struct timer *t)
 {
     struct handshakes *const h = container_of(t, struct handshakes, make_room);
-    struct session *const oldest = list_first(&h->under_way, struct session, handshake);
+    struct session *s;
 
     if (!h->waited_for || h->n < h->max)
         return;
-    if (oldest->accepted_us + GRACE_US <= h->worker->loop.now_us) {
+    s = first_to_go(h);
+    while (!s->spoke && conn_has_spoken(s->conn)) {
+        s->spoke = true;
+        s = first_to_go(h);
+    }
+    if (grace_ends_us(s) <= h->worker->loop.now_us) {
         worker_count(h->worker, COUNT_tls_handshakes_evicted);
         /* Its place is free in this turn's reaping. */
-        session_close(oldest, "slow to end its TLS handshake, and others want in");
+        session_close(s, "slow to end its TLS handshake, and others want in");
     } else {
         arm(h);
     }

@@ -7,8 +7,9 @@
  *
  * What a burst of handshakes leaves in the heap outweighs all that idle connections hold, so their
  * number is capped: at the cap TLS listeners accept nothing and the kernel's queue holds who comes.
- * Slow clients must not hold the places for ever: one that is older than a second is closed when
- * others wait, oldest first; and each has a deadline of its own (net/conn.c).
+ * Slow clients must not hold the places for ever: when others wait, one is closed that has said
+ * nothing for a second, or not ended in five, oldest first; and each has a deadline of its own
+ * (net/conn.c).
  */
 #ifndef GATEWAY_HANDSHAKES_H
 #define GATEWAY_HANDSHAKES_H

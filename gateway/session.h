@@ -23,6 +23,7 @@ struct session {
     struct list of_address;
     struct list handshake; /* worker.handshakes, while its TLS handshake is under way */
     uint64_t accepted_us;
+    bool spoke; /* while its handshake is under way: its client is known to have sent something */
     const struct tenant_conf *tenant; /* by its certificate; NULL: none */
     bool closing; /* by us: calls that end with it did not end by the client's wish */
 };

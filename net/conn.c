@@ -865,6 +865,13 @@ size_t conn_out_bytes(const struct conn *c)
     return c->out.bytes + c->cipher.bytes;
 }
 
+bool conn_has_spoken(const struct conn *c)
+{
+    uint8_t byte;
+
+    return c->first_read_done || recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 const void *conn_identity(const struct conn *c)
 {
     return c->tls_done ? tls_identity(c->tls) : NULL;

@@ -91,6 +91,7 @@ struct conn *conn_dial(struct loop *l, const struct net_addr *addr, const struct
                        const struct conn_ops *ops, void *user);
 struct h2 *conn_h2(struct conn *c);
 bool conn_is_ready(const struct conn *c);
+bool conn_has_spoken(const struct conn *c);  /* the peer sent something, read or not */
 const char *conn_peer(const struct conn *c); /* address text */
 /* Graceful: GOAWAY notice, one PING round trip (or 1 s), GOAWAY, then closed when the last stream
  * ends. */
