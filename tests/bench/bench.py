@@ -76,7 +76,7 @@ def main():
         if unknown:
             p.error(f"--parts {','.join(unknown)}: known are {', '.join(parts)}")
         versions = [bench.version(n) for n in ("penstock", "nginx", "haproxy", "nghttpx", "envoy") if bench.has(n)]
-        head = f"{machine()}; {', '.join(versions)}; {time.strftime('%Y-%m-%d', time.gmtime())}, {a.rounds} rounds, "
+        head = f"{machine()}; {', '.join(versions)}; {time.strftime('%Y-%m-%d', time.gmtime())}, {a.rounds} round{'s' * (a.rounds > 1)}"
         missed = []
         for name, run in parts.items():
             if a.parts and name not in a.parts:
@@ -90,7 +90,7 @@ def main():
             print(f"\n### {name}\n\n{text}", flush=True)
             missed += [r for r in rows if not r.reached]
             if a.docs:
-                report.write_block(name, f"{head.rstrip(', ')}.\n\n{text}")
+                report.write_block(name, f"{head}.\n\n{text}")
         print("\nmissed: " + ("none" if not missed else "\n" + report.table(missed)))
 
 
