@@ -14,8 +14,8 @@
 #define NV_MAX      32u   /* fields given to the deflater in one call */
 
 /* A connection's first blocks go without a dynamic table, so one with a call or two needs no
- * deflater (2.4 KiB). */
-#define PLAIN_BLOCKS 4u
+ * deflater (2.4 KiB). Counted when they are held and when they leave. */
+#define PLAIN_BLOCKS 8u
 
 /* Blocks of literals that fit are kept for the next calls. */
 #define SPARE_BYTES 256u
@@ -240,10 +240,10 @@ static struct hpack_block *hold_whole(struct hpack_out *out, struct h2_set *set)
             return out->memo[i];
         }
     }
-    h2_set_ref(set);
-    if (out->deflater == NULL)
-        return block_of_set(set);
-    m = memo_new(out, set);
+    if (out->deflater == NULL && out->n_plain++ < PLAIN_BLOCKS)
+        return block_of_set(h2_set_ref(set));
+    need_deflater(out);
+    m = memo_new(out, h2_set_ref(set));
     m->refs++;
     return m;
 }
@@ -531,7 +531,7 @@ const uint8_t *hpack_out_encode(struct hpack_out *out, struct hpack_block *b, ui
         *ret_len = b->len;
         return b->bytes;
     }
-    if (out->deflater == NULL && out->n_plain++ == PLAIN_BLOCKS)
+    if (out->deflater == NULL && out->n_plain++ >= PLAIN_BLOCKS)
         need_deflater(out);
     if (out->size_changed) {
         out->size_changed = false;
