@@ -33,8 +33,8 @@ PEERS = {
 # The gateway in other ways than tests/bench/penstock.json has it.
 OURS = {
     "penstock": {},
-    "penstock, by path": {"by_path": True},
-    "penstock, 2 workers": {"workers": 2},
+    "penstock by path": {"by_path": True},
+    "penstock with 2 workers": {"workers": 2},
 }
 
 

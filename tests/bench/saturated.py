@@ -29,9 +29,9 @@ class Work:
 
 
 WORKS = {
-    "many": Work("50 x 20, 128 B", 50, 20, proxies=("relay 64 KiB", "haproxy", "nginx", "nghttpx", "envoy", "penstock, by path", "penstock, 2 workers"),
+    "many": Work("50 x 20, 128 B", 50, 20, proxies=("relay 64 KiB", "haproxy", "nginx", "nghttpx", "envoy", "penstock by path", "penstock with 2 workers"),
                  targets=(("haproxy", "at least", 10), ("nginx", "at least", 25), ("nghttpx", "at least", 5), ("envoy", "at least", 25),
-                          ("relay 64 KiB", "at most", 2), ("penstock, by path", "at most", 1.03), ("penstock, 2 workers", "at least, inverse", 1.1))),
+                          ("relay 64 KiB", "at most", 2), ("penstock by path", "at most", 1.03), ("penstock with 2 workers", "at least, inverse", 1.1))),
     "ids": Work("50 x 20, 128 B, a request id of its own in each call", 50, 20, request_ids=True, proxies=("haproxy",),
                 targets=(("haproxy", "at least", 8),)),
     "one": Work("1 x 100, 128 B", 1, 100, proxies=("relay 64 KiB", "haproxy"), targets=(("haproxy", "at least", 5),)),
