@@ -315,12 +315,39 @@ bool grpc_content_type_is_ok(const char *value, size_t len)
     return len == want_len || value[want_len] == '+' || value[want_len] == ';';
 }
 
+/* The bytes of names: nothing that another program would take for a query, a fragment, an escape or
+ * a parameter (CVE-2023-45539). */
+static bool is_path_byte(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' ||
+           c == '.' || c == '-';
+}
+
+/* Segments that are neither empty nor all dots. path begins with a slash. */
+static bool path_is_plain(const char *path, size_t len)
+{
+    bool named = true; /* the segment so far has more than dots */
+
+    for (size_t i = 0; i < len; i++) {
+        if (path[i] == '/') {
+            if (!named)
+                return false;
+            named = false;
+        } else if (!is_path_byte(path[i])) {
+            return false;
+        } else {
+            named |= path[i] != '.';
+        }
+    }
+    return named;
+}
+
 bool grpc_path_split(const char *path, size_t len, const char **ret_service,
                      size_t *ret_service_len, const char **ret_method, size_t *ret_method_len)
 {
     const char *slash;
 
-    if (len < 1 || path[0] != '/')
+    if (len < 1 || len > GRPC_PATH_MAX || path[0] != '/' || !path_is_plain(path, len))
         return false;
     slash = memrchr(path + 1, '/', len - 1);
     if (slash == NULL || slash == path + 1 || slash == path + len - 1)

@@ -123,8 +123,10 @@ size_t grpc_message_decode(char *dst, size_t size, const char *value, size_t len
 /* application/grpc, +anything or ;anything after it, any case. Not application/grpc-web. */
 bool grpc_content_type_is_ok(const char *value, size_t len);
 
-/* "/package.Service/Method": false unless both parts are there and not empty. The service ends at
+/* "/package.Service/Method": false unless both parts are there and plain: letters, digits and _ . -
+ * between the slashes, in no segment dots alone, GRPC_PATH_MAX bytes at most. The service ends at
  * the last slash. */
+#define GRPC_PATH_MAX 1024
 bool grpc_path_split(const char *path, size_t len, const char **ret_service,
                      size_t *ret_service_len, const char **ret_method, size_t *ret_method_len);
 

@@ -331,7 +331,9 @@ static void content_types_of_grpc_are_known(void **state)
 
 static void paths_split_into_service_and_method(void **state)
 {
-    static const char *const bad[] = {"", "/", "//", "/a", "/a/", "//b", "a/b", "x"};
+    static const char *const bad[] = {"",        "/",      "//",     "/a",     "/a/",    "//b",
+                                      "a/b",     "x",      "/a/b#c", "/a/b?c", "/a/b;c", "/a/%62",
+                                      "/../a/b", "/a/./b", "/a//b",  "/a/b c", "/a/..."};
     const char *service, *method;
     size_t service_len, method_len;
 
