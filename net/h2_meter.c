@@ -6,6 +6,7 @@
 #define MAX_EMPTY_CONTS   4u
 #define SHORT_BLOCK_BYTES 4096u
 #define SHORT_FACTOR      32u
+#define MAX_BLOCK_BYTES   (128u * 1024)
 
 void meter_init(struct meter *m, enum h2_role role)
 {
@@ -77,6 +78,8 @@ static const char *on_head(struct meter *m, struct h2 *h)
         return NULL;
     case FRAME_CONTINUATION:
         m->block_bytes += f->len;
+        if (m->block_bytes > MAX_BLOCK_BYTES)
+            return fault(h, H2_FAULT_HEADERS, "header block has no end");
         return on_continuation(m, h);
     case FRAME_RST_STREAM: /* on_end counts it */
         return NULL;

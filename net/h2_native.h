@@ -15,6 +15,8 @@
  *  - A stream is in `table` from the moment its id is known until it has ended or is gone; in `all`
  *    until its on_close; on at most one of ready, stalled (connection window) and gone.
  *  - An event may end every stream (h2_lost): after each, look at `lost` before any stream.
+ *  - on_close of a stream that the peer broke comes at the end of recv: whoever serves it has not
+ *    flushed in this turn, so it costs nothing further on.
  *  - No stream is freed but in native_end; on_close is called there and nowhere else.
  */
 #ifndef NET_H2_NATIVE_H
@@ -190,6 +192,8 @@ void native_window_update(struct native *n, uint32_t id, uint32_t bytes);
 void native_ready(struct native *n, struct nstream *s);
 /* Queue a copy of the payload. */
 void native_copy(struct native *n, struct nstream *s, const uint8_t *p, size_t len);
+/* The on_close of streams that native_detach took out. Never inside an event. */
+void native_deliver_gone(struct native *n);
 void native_flush(struct h2 *h, struct outq *out, size_t high_water);
 bool native_has_output(const struct native *n);
 

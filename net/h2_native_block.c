@@ -109,6 +109,7 @@ bool native_take_plain_headers(struct native *n, const struct frame *f, const ui
     if (!server || f->id <= n->last_peer_id)
         s = nstream_table_find(&n->table, f->id);
     if (s == NULL ? !server || (f->id & 1) == 0 || f->id <= n->last_peer_id || n->goaway_sent ||
+                        f->id / 2 >= n->base.limits.max_ids_used ||
                         n->base.n_streams >= n->base.limits.max_concurrent_streams
                   : nstream_recv_ended(s) || s->content_left > 0 || (s->flags & STREAM_HEAD) != 0)
         return false;

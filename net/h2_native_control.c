@@ -21,12 +21,12 @@ int native_on_rst(struct native *n, const struct frame *f, const uint8_t *p)
 
     if (s == NULL && native_is_idle(n, f->id))
         return native_fail(n, H2_PROTOCOL_ERROR, "RST_STREAM on an idle stream");
-    if (s == NULL) {
-        /* It may have crossed our reset; from here on nothing can have. */
-        if (nstream_grave(&n->graves, f->id) == STREAM_END_BY_US)
-            nstream_bury(&n->graves, f->id, STREAM_END_BY_PEER);
-        return native_pay_reset(n);
+    if (s == NULL && nstream_grave(&n->graves, f->id) == STREAM_END_BY_US) {
+        nstream_bury(&n->graves, f->id, STREAM_END_BY_PEER); /* from here on nothing can have */
+        return 0;                                            /* it crossed our reset */
     }
+    if (s == NULL)
+        return native_pay_reset(n);
     /* a call that was served is no attack */
     served = n->base.role == H2_SERVER ? nstream_send_ended(s) : nstream_recv_ended(s);
     native_end(n, s, frame_read_u32(p), true, STREAM_END_BY_PEER);

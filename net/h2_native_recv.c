@@ -107,8 +107,10 @@ static int data_on_closed(struct native *n, uint32_t id)
         return native_fail(n, H2_STREAM_CLOSED, "DATA on a closed stream");
     case STREAM_END_BY_PEER:
         return native_stream_broken(n, NULL, id, H2_STREAM_CLOSED);
-    default:
-        return 0; /* it crossed our reset */
+    default: /* it crossed our reset; from a client, short ones come in no great number so */
+        return n->frame.len < (n->base.role == H2_SERVER ? PAY_DATA_BYTES : 1)
+                   ? native_pay_frame(n, COST_LIGHT)
+                   : 0;
     }
 }
 
@@ -440,6 +442,8 @@ int native_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, s
         p += take_bytes(n, p, (size_t)(end - p), &r);
     }
     n->slab = NULL;
+    if (!list_is_empty(&n->gone))
+        native_deliver_gone(n);
     h2_note_unfinished(h, n->whole, is_unfinished(n));
     if (n->failed && !n->lost)
         return err_set(err, -EPROTO, "%s", h->why);

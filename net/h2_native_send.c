@@ -355,7 +355,7 @@ static void put_stream(struct native *n, struct nstream *s, struct outq *out)
     native_ready(n, s);
 }
 
-static void deliver_gone(struct native *n)
+void native_deliver_gone(struct native *n)
 {
     while (!list_is_empty(&n->gone)) {
         struct nstream *s = list_entry(n->gone.next, struct nstream, node);
@@ -371,7 +371,7 @@ void native_flush(struct h2 *h, struct outq *out, size_t high_water)
     n->told_dirty = false;
     if (n->n_settings_out > 0 && n->settings_since_us == 0)
         n->settings_since_us = h2_now(h);
-    deliver_gone(n);
+    native_deliver_gone(n);
     if (n->lost)
         return;
     native_bound_windows(n);

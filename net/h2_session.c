@@ -32,6 +32,8 @@
 #define NO_LIMIT                                                                                   \
     (1 << 30) /* of resets and header frames: nghttp2 counts passes of its parser, the             \
                  meter counts frames */
+#define BOMB_FACTOR    16u /* as the native engine */
+#define BOMB_FIELDS    1000u
 #define MAX_SEND_BLOCK (1024 * 1024) /* we pass on what limits.max_header_bytes let in */
 #define CONTROL_FACTOR                                                                             \
     4 /* control frames pass the high water by so much, then the peer must read */
@@ -83,7 +85,7 @@ struct sess {
     struct h2_field *fields;
     nghttp2_rcbuf **bufs; /* two per field */
     size_t n_fields, cap_fields;
-    size_t block_bytes;
+    size_t block_bytes, block_fields;
     bool block_over;
     /* during flush */
     struct outq *out;
@@ -314,7 +316,7 @@ static void drop_block(struct sess *ss)
     for (size_t i = 0; i < 2 * ss->n_fields; i++)
         nghttp2_rcbuf_decref(ss->bufs[i]);
     ss->n_fields = 0;
-    ss->block_bytes = 0;
+    ss->block_bytes = ss->block_fields = 0;
     ss->block_over = false;
 }
 
@@ -337,6 +339,12 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, nghttp2_rc
     (void)ng;
     (void)frame;
     ss->block_bytes += n.len + v.len + 32;
+    if (++ss->block_fields > BOMB_FIELDS ||
+        ss->block_bytes > BOMB_FACTOR * (size_t)ss->base.limits.max_header_bytes) {
+        ss->base.fault = H2_FAULT_HEADERS;
+        sess_calm(ss, "header list far over the limit");
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* the rest is not decoded for us */
+    }
     if (ss->block_bytes > ss->base.limits.max_header_bytes ||
         i >= ss->base.limits.max_header_fields) {
         ss->block_over = true; /* read on, or the HPACK state is lost; but keep nothing more */
@@ -381,6 +389,12 @@ static void on_block(struct sess *ss, const nghttp2_frame *frame)
     struct sstream *st = find_stream(ss, id);
     enum h2_block kind = H2_REQUEST;
 
+    if (ss->base.fault != H2_FAULT_NONE) { /* nghttp2 parses on behind the GOAWAY */
+        drop_block(ss);
+        return;
+    }
+    if (is_request && (uint32_t)id / 2 >= ss->base.limits.max_ids_used)
+        ss->base.strained = true;
     if (st == NULL && is_request && !ss->block_over) {
         st = stream_new(ss, NULL);
         st->ng_id = id;
@@ -719,6 +733,7 @@ static int sess_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t l
 
     if (ss->lost || ss->failed)
         return err_set(err, -EPROTO, "%s", h->why);
+    h2_dirty(h); /* nghttp2 tells of streams that it resets in our flush: that shall come first */
     why = meter_feed(&ss->meter, h, p, len);
     if (why != NULL) {
         sess_calm(ss, why);
@@ -738,7 +753,8 @@ static int sess_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t l
     }
     check((size_t)n == len);                     /* no callback of ours pauses */
     for (; ss->meter.rsts > 0; ss->meter.rsts--) /* on streams that are over */
-        pay_reset(ss);
+        if (h->role == H2_SERVER)                /* of a server: it crossed our cancel */
+            pay_reset(ss);
     if (nghttp2_session_want_write(ss->ng) != 0)
         h2_dirty(h);
     return 0;
