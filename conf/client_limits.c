@@ -106,7 +106,8 @@ static const struct conf_field limits_fields[] = {
               .why = "On loopback every local process shares one address: sidecars, tests."),
     CONF_UINT(struct client_limits, memory_shrink_percent, "memory_shrink_percent", .unit = "%",
               .min = 1, .max = 100, .dflt = 80,
-              .doc = "Of memory_mib in use: clients get stream windows of 64 KiB.",
+              .doc =
+                  "Of memory_mib in use: reserved for smaller windows; nothing happens at it yet.",
               .why = "Envoy's first step, before anything is refused."),
     CONF_UINT(struct client_limits, memory_refuse_percent, "memory_refuse_percent", .unit = "%",
               .min = 1, .max = 100, .dflt = 90,
@@ -115,8 +116,7 @@ static const struct conf_field limits_fields[] = {
               .why = "What runs is worth more than what begins."),
     CONF_UINT(struct client_limits, memory_close_percent, "memory_close_percent", .unit = "%",
               .min = 1, .max = 100, .dflt = 95,
-              .doc = "Of memory_mib in use: the calls whose bytes wait longest are ended, and "
-                     "connections without a call closed.",
+              .doc = "Of memory_mib in use: the calls whose bytes wait longest are ended.",
               .why = "Room for what the kernel and the heap take beside."),
     CONF_END,
 };

@@ -1,5 +1,5 @@
 """Deadlines with the real grpc-go server behind the relay: at the deadline it resets with CANCEL and says nothing else, and
-other proxies make INTERNAL, UNAVAILABLE or UNKNOWN of that (tools 4.1)."""
+other proxies make INTERNAL, UNAVAILABLE or UNKNOWN of that (others 1)."""
 import frames
 import penstock
 import pytest

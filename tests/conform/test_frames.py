@@ -1,7 +1,7 @@
 """A call through the relay, frame by frame: one row a case, with both engines.
 
 REPLICA rows say what the replica does and what the client must get; CLIENT rows what the client does and what must come of
-it. Where a row has a source like "tools 4.1", other proxies were seen to fail it.
+it. Rows named "others 1" to "others 4": other proxies were seen to fail them. Facts 10 to 31: docs/conformance.md; U1 to U19: docs/attacks.md.
 """
 import socket
 import threading
@@ -61,38 +61,38 @@ def trailers_are(*wanted):
 
 # ---- blocks, and where the status stands ----
 
-@replica("tools 4.2: HEADERS, no DATA, trailers", NOT_FOUND, check=lambda s: ("x-head", "1") in s.headers + s.trailers)
+@replica("others 2: HEADERS, no DATA, trailers", NOT_FOUND, check=lambda s: ("x-head", "1") in s.headers + s.trailers)
 def headers_and_trailers_without_data(stream):
     stream.send_headers(("x-head", "1"))
     stream.send_trailers(NOT_FOUND, "none")
 
 
-@replica("tools 4.2: the same with time between", NOT_FOUND, check=lambda s: s.trailers is not None and ("x-head", "1") in s.headers)
+@replica("others 2: the same with time between", NOT_FOUND, check=lambda s: s.trailers is not None and ("x-head", "1") in s.headers)
 def headers_and_late_trailers_without_data(stream):
     stream.send_headers(("x-head", "1"))
     time.sleep(0.1)
     stream.send_trailers(NOT_FOUND, "none")
 
 
-@replica("tools 4.3: grpc-status in headers and in trailers", EXHAUSTED, check=lambda s: s.messages == [b"one"])
+@replica("others 3: grpc-status in headers and in trailers", EXHAUSTED, check=lambda s: s.messages == [b"one"])
 def status_in_headers_and_in_trailers(stream):
     stream.conn.send_headers(stream.id, [*RESPONSE, ("grpc-status", "0")])
     stream.send_message(b"one")
     stream.send_trailers(EXHAUSTED)
 
 
-@replica("serving b.4: trailers-only", NOT_FOUND, check=lambda s: s.trailers is None and s.message == "gone%20away")
+@replica("gRPC: trailers-only", NOT_FOUND, check=lambda s: s.trailers is None and s.message == "gone%20away")
 def trailers_only(stream):
     stream.respond(status=NOT_FOUND, message="gone%20away")
 
 
-@replica("serving b.4: END_STREAM on an empty DATA frame, no status", UNKNOWN)
+@replica("gRPC: END_STREAM on an empty DATA frame, no status", UNKNOWN)
 def no_status_at_all(stream):
     stream.send_headers()
     stream.conn.send(stream.conn.data_frame(stream.id, b"", end_stream=True))
 
 
-@replica("servers 11: status in the middle, ce- fields around it", OK,
+@replica("fact 11: status in the middle, ce- fields around it", OK,
          check=trailers_are(("ce-id", "1"), ("ce-source", "s"), ("ce-specversion", "0.3"), ("ce-type", "t")))
 def cloud_event_trailers(stream):
     stream.send_headers()
@@ -101,28 +101,28 @@ def cloud_event_trailers(stream):
                              end_stream=True)
 
 
-@replica("serving b.4: 1xx blocks are skipped", OK, check=lambda s: s.messages == [b"x"])
+@replica("gRPC: 1xx blocks are skipped", OK, check=lambda s: s.messages == [b"x"])
 def informational_blocks(stream):
     for status in ("100", "103", "103"):
         stream.conn.send_headers(stream.id, [(":status", status)])
     stream.respond(b"x")
 
 
-@replica("serving b.4: unknown grpc- fields, -bin padded and not, equal names in order", OK,
+@replica("gRPC: unknown grpc- fields, -bin padded and not, equal names in order", OK,
          check=trailers_are(("grpc-server-stats-bin", "AAA"), ("x-bin", "AA=="), ("x-bin", "AA"), ("x", "b"), ("x", "a")))
 def odd_metadata(stream):
     stream.send_headers()
     stream.send_trailers(0, None, ("grpc-server-stats-bin", "AAA"), ("x-bin", "AA=="), ("x-bin", "AA"), ("x", "b"), ("x", "a"))
 
 
-@replica("serving b.4: a broken grpc-message passes as it is", NOT_FOUND, check=lambda s: s.message == "100%zz%e2%9")
+@replica("gRPC: a broken grpc-message passes as it is", NOT_FOUND, check=lambda s: s.message == "100%zz%e2%9")
 def broken_message_escapes(stream):
     stream.respond(status=NOT_FOUND, message="100%zz%e2%9")
 
 
 # ---- frames ----
 
-@replica("serving b.4: DATA of one byte", OK, check=lambda s: s.messages == [b"hello"])
+@replica("gRPC: DATA of one byte", OK, check=lambda s: s.messages == [b"hello"])
 def one_byte_frames(stream):
     stream.send_headers()
     for b in frames.grpc_message(b"hello"):
@@ -161,7 +161,7 @@ def unknown_frames(stream):
     stream.send_trailers()
 
 
-@replica("servers 21: BDP PINGs and odd WINDOW_UPDATEs in the middle", OK, check=lambda s: s.messages == [b"x" * 50000])
+@replica("fact 21: BDP PINGs and odd WINDOW_UPDATEs in the middle", OK, check=lambda s: s.messages == [b"x" * 50000])
 def bdp_pings(stream):
     stream.send_headers()
     data = frames.grpc_message(b"x" * 50000)
@@ -171,7 +171,7 @@ def bdp_pings(stream):
     stream.send_trailers()
 
 
-@replica("servers 22: SETTINGS raised in mid-connection", OK, check=lambda s: s.messages == [b"x"])
+@replica("fact 22: SETTINGS raised in mid-connection", OK, check=lambda s: s.messages == [b"x"])
 def settings_in_the_middle(stream):
     stream.send_headers()
     stream.conn.send(SettingsFrame(0, settings={SettingsFrame.INITIAL_WINDOW_SIZE: 8388608, SettingsFrame.MAX_FRAME_SIZE: 8388608,
@@ -188,13 +188,13 @@ def priority(stream):
 
 # ---- ends ----
 
-@replica("tools 4.1: at the deadline the server only resets", DEADLINE_EXCEEDED, timeout="200m")
+@replica("others 1: at the deadline the server only resets", DEADLINE_EXCEEDED, timeout="200m")
 def reset_at_the_deadline(stream):
     time.sleep(max(0, 0.195 - (time.monotonic() - stream.at)))
     stream.send_reset(frames.CANCEL)
 
 
-@replica("tools 4.1: the same after headers and a message", DEADLINE_EXCEEDED, timeout="200m", check=lambda s: s.messages == [b"x"])
+@replica("others 1: the same after headers and a message", DEADLINE_EXCEEDED, timeout="200m", check=lambda s: s.messages == [b"x"])
 def reset_at_the_deadline_behind_data(stream):
     stream.send_headers()
     stream.send_message(b"x")
@@ -202,23 +202,23 @@ def reset_at_the_deadline_behind_data(stream):
     stream.send_reset(frames.CANCEL)
 
 
-@replica("serving b.4: CANCEL long before the deadline", CANCELLED, timeout="20S")
+@replica("gRPC: CANCEL long before the deadline", CANCELLED, timeout="20S")
 def reset_before_the_deadline(stream):
     stream.send_reset(frames.CANCEL)
 
 
-@replica("serving b.4: no answer until the deadline", DEADLINE_EXCEEDED, timeout="150m")
+@replica("gRPC: no answer until the deadline", DEADLINE_EXCEEDED, timeout="150m")
 def silence(stream):
     pass
 
 
-@replica("tools 4.4, servers 16: an early answer and RST_STREAM(NO_ERROR)", NOT_FOUND, now=True)
+@replica("others 4, fact 16: an early answer and RST_STREAM(NO_ERROR)", NOT_FOUND, now=True)
 def early_answer_and_no_error(stream):
     stream.respond(status=NOT_FOUND, message="early")
     stream.send_reset(frames.NO_ERROR)
 
 
-@replica("tools 4.4: an early answer with messages and RST_STREAM(NO_ERROR)", EXHAUSTED, now=True, check=lambda s: s.messages == [b"x"])
+@replica("others 4: an early answer with messages and RST_STREAM(NO_ERROR)", EXHAUSTED, now=True, check=lambda s: s.messages == [b"x"])
 def early_message_and_no_error(stream):
     stream.send_headers()
     stream.send_message(b"x")
@@ -226,7 +226,7 @@ def early_message_and_no_error(stream):
     stream.send_reset(frames.NO_ERROR)
 
 
-@replica("tools 4.4: an early answer, then the connection is closed", EXHAUSTED, now=True, check=lambda s: s.messages == [b"x"])
+@replica("others 4: an early answer, then the connection is closed", EXHAUSTED, now=True, check=lambda s: s.messages == [b"x"])
 def early_answer_and_close(stream):
     stream.send_headers()
     stream.send_message(b"x")
@@ -235,7 +235,7 @@ def early_answer_and_close(stream):
     stream.conn.close()
 
 
-@replica("tools 4.4: half an answer, then the connection is closed", UNAVAILABLE, check=lambda s: s.messages == [b"x"])
+@replica("others 4: half an answer, then the connection is closed", UNAVAILABLE, check=lambda s: s.messages == [b"x"])
 def half_an_answer_and_close(stream):
     stream.send_headers()
     stream.send_message(b"x")
@@ -248,13 +248,13 @@ def message_cut_by_the_end(stream):
     stream.conn.send(stream.conn.data_frame(stream.id, frames.grpc_message(b"cut")[:6], end_stream=True))
 
 
-@replica("serving b.4: grpc-status with END_STREAM missing, ended by an empty DATA frame", UNKNOWN)
+@replica("gRPC: grpc-status with END_STREAM missing, ended by an empty DATA frame", UNKNOWN)
 def status_in_headers_ended_by_data(stream):
     stream.conn.send_headers(stream.id, [*RESPONSE, ("grpc-status", "5")])
     stream.conn.send(stream.conn.data_frame(stream.id, b"", end_stream=True))
 
 
-@replica("serving b.4: trailers without END_STREAM", INTERNAL)
+@replica("gRPC: trailers without END_STREAM", INTERNAL)
 def trailers_without_end(stream):
     stream.send_headers()
     stream.send_message(b"x")
@@ -272,7 +272,7 @@ def data_before_headers(stream):
     stream.conn.send(stream.conn.data_frame(stream.id, frames.grpc_message(b"x")))
 
 
-@replica("servers 29: late frames on a stream that has ended", DEADLINE_EXCEEDED, timeout="100m")
+@replica("fact 29: late frames on a stream that has ended", DEADLINE_EXCEEDED, timeout="100m")
 def late_frames(stream):
     time.sleep(0.3)
     stream.send_headers()
@@ -280,18 +280,18 @@ def late_frames(stream):
     stream.send_trailers()
 
 
-@replica("servers 28: an HTML page", UNKNOWN, check=lambda s: "penstock" in s.message)
+@replica("fact 28: an HTML page", UNKNOWN, check=lambda s: "penstock" in s.message)
 def html_page(stream):
     stream.conn.send_headers(stream.id, [(":status", "200"), ("content-type", "text/html")])
     stream.conn.send(stream.conn.data_frame(stream.id, b"<html>", end_stream=True))
 
 
-@replica("servers 28: HTML headers, then nothing", UNKNOWN, check=lambda s: "penstock" in s.message)
+@replica("fact 28: HTML headers, then nothing", UNKNOWN, check=lambda s: "penstock" in s.message)
 def html_that_stalls(stream):
     stream.conn.send_headers(stream.id, [(":status", "200"), ("content-type", "text/html")])
 
 
-@replica("servers 31: an HTTP error page of a proxy behind us", UNAVAILABLE)
+@replica("fact 31: an HTTP error page of a proxy behind us", UNAVAILABLE)
 def http_502(stream):
     stream.conn.send_headers(stream.id, [(":status", "502"), ("content-type", "text/html")])
     stream.conn.send(stream.conn.data_frame(stream.id, b"<html>" * 100, end_stream=True))
@@ -341,7 +341,7 @@ def test_what_the_replica_does(relay, client, name):
 # ---- what clients do ----
 
 def grpc_core_preface(client):
-    """servers 18"""
+    """fact 18"""
     client.conn.send(SettingsFrame(0, settings={SettingsFrame.ENABLE_PUSH: 0, SettingsFrame.MAX_CONCURRENT_STREAMS: 0,
                                                 SettingsFrame.INITIAL_WINDOW_SIZE: 4194304, SettingsFrame.MAX_FRAME_SIZE: 4194304,
                                                 SettingsFrame.MAX_HEADER_LIST_SIZE: 16384, 0xfe03: 1}), WindowUpdateFrame(0, 4128769))
@@ -349,7 +349,7 @@ def grpc_core_preface(client):
 
 
 def pseudo_fields_in_another_order(client):
-    """servers 19"""
+    """fact 19"""
     fields = sorted(client.fields(PATH + "Unary"), key=lambda f: (f[0][0] != ":", f[0] == ":method"))
     s = client.open("", fields=fields)
     client.send(s, frames.grpc_message(b"x"), end_stream=True)
@@ -357,7 +357,7 @@ def pseudo_fields_in_another_order(client):
 
 
 def one_byte_upload(client):
-    """serving b.4"""
+    """gRPC"""
     s = client.open(PATH + "Unary")
     client.send(s, frames.grpc_message(b"x"), size=1)
     client.send(s, b"", end_stream=True)
@@ -373,7 +373,7 @@ def padded_upload(client):
 
 
 def headers_in_frames_of_one_byte(client):
-    """RFC 9113 6.10; reliability: a header block that comes byte by byte is no attack"""
+    """RFC 9113 6.10; a header block that comes byte by byte is no attack"""
     s = frames.ClientStream(client.next_id, client.conn.peer_initial_window)
     client.streams[s.id] = s
     client.next_id += 2
@@ -419,7 +419,7 @@ def goaway_and_go_on(client):
 
 
 def cancels_around_it(client):
-    """reliability 2: calls that are cancelled at once do not harm the one that is not"""
+    """attacks: calls that are cancelled at once do not harm the one that is not"""
     for code in (frames.CANCEL, frames.NO_ERROR, frames.REFUSED_STREAM, 0xdead):
         client.cancel(client.open(PATH + "silence"), code)
     s = client.request(PATH + "Unary", b"x")
@@ -440,7 +440,7 @@ def test_what_the_client_does(relay, client, act):
 
 @pytest.mark.parametrize("timeout, least_s", [("2510m", 2), ("1M", 50), ("19997923u", 15), ("1H", 3000), ("00000005S", 4)])
 def test_timeouts_of_real_clients_reach_the_replica_a_little_smaller(relay, client, timeout, least_s):
-    """servers 20"""
+    """fact 20"""
     client.wait(client.request(PATH + "Unary", b"x", ("grpc-timeout", timeout)))
     units = {"H": 3600, "M": 60, "S": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9}
     got = relay.actor.requests[-1].headers["grpc-timeout"]
@@ -484,7 +484,7 @@ def test_every_status_passes(relay, client, status, only):
 # ---- what a replica's connection does ----
 
 class Aging(frames.Replica):
-    """servers 24: after some calls GOAWAY(2^31-1) and PING, after the ACK GOAWAY with the last id, as max-connection-age does."""
+    """fact 24: after some calls GOAWAY(2^31-1) and PING, after the ACK GOAWAY with the last id, as max-connection-age does."""
 
     def on_request(self, stream):
         if len(self.executions) % 20 == 0 and not hasattr(stream.conn, "aged"):  # once: an id may not rise again
@@ -495,7 +495,7 @@ class Aging(frames.Replica):
 
 
 class Calm(frames.Replica):
-    """servers 23: too_many_pings, and the connection is closed."""
+    """fact 23: too_many_pings, and the connection is closed."""
 
     def on_request(self, stream):
         if len(self.executions) == 3:
@@ -558,7 +558,7 @@ class ShrinkingWindow(frames.Replica):
 
 
 class BigFrames(frames.Replica):
-    """servers 22: DATA up to the frame size that the relay announces, and no more."""
+    """fact 22: DATA up to the frame size that the relay announces, and no more."""
 
     def on_request(self, stream):
         limit = stream.conn.peer_settings.get(SettingsFrame.MAX_FRAME_SIZE, 16384)
@@ -591,7 +591,7 @@ def test_no_call_is_lost(programs, scripted, engine, kind, calls, size):
 
 @pytest.mark.parametrize("engine", suites.ENGINES)
 def test_too_many_pings_costs_no_call_that_was_not_begun(programs, scripted, engine):
-    """servers 23: ids above the last of the GOAWAY were not processed, so they go again, on a new connection."""
+    """fact 23: ids above the last of the GOAWAY were not processed, so they go again, on a new connection."""
     actor = scripted(Calm())
     relay = penstock.relay(programs, [actor.address], "--engine", engine, "--probe", "off")
     client = frames.Client(relay.grpc)
@@ -605,7 +605,7 @@ def test_too_many_pings_costs_no_call_that_was_not_begun(programs, scripted, eng
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b""],
                          ids=["HTTP/1", "ssh", "closes at once"])
 def test_a_server_that_speaks_something_else_is_named(programs, engine, answer):
-    """serving b.4: an upstream that speaks HTTP/1; the client gets a status and a sentence, never a page."""
+    """gRPC: an upstream that speaks HTTP/1; the client gets a status and a sentence, never a page."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():

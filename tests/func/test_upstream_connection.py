@@ -41,7 +41,7 @@ def timed(act):
     return act(), time.monotonic() - began
 
 
-# ---- MAX_CONCURRENT_STREAMS (reliability U9) ----
+# ---- MAX_CONCURRENT_STREAMS (case U9) ----
 
 class Streams(frames.Replica):
     """Announces this limit; notes the most streams that were open at once."""
@@ -122,7 +122,7 @@ def test_no_streams_for_a_moment_is_waited_for(programs, scripted, tmp_path, eng
     assert client.wait(call).messages == [b"x"]
 
 
-# ---- windows (reliability U10, U16) ----
+# ---- windows (case U10, U16) ----
 
 def test_a_window_shrunk_below_zero_stops_the_upload_and_opens_again(programs, scripted, tmp_path, engine):
     """RFC 9113 6.9.2: SETTINGS takes more than is left, and later gives it back."""
@@ -176,7 +176,7 @@ def test_uploads_that_are_cancelled_do_not_use_up_the_clients_window(programs, s
     client.close()
 
 
-# ---- silence (reliability U12) ----
+# ---- silence (case U12) ----
 
 def test_a_replica_that_stands_still_is_found_by_ping(programs, tmp_path, engine):
     """SIGSTOP: the kernel still takes bytes, nobody answers. A call without a deadline ends with UNAVAILABLE soon."""
@@ -321,7 +321,7 @@ def test_an_address_that_drops_packets_is_given_up(programs, tmp_path, engine):
         s.close()
 
 
-# ---- strangers (reliability U8) ----
+# ---- strangers (case U8) ----
 
 STRANGERS = {
     "HTTP/1": (b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n", "HTTP/1"),
@@ -377,7 +377,7 @@ def test_a_server_that_speaks_something_else(programs, tmp_path, scripted, engin
     listener.close()
 
 
-# ---- one call's trouble is nobody else's (bug H8, reliability U14) ----
+# ---- one call's trouble is nobody else's (case U14) ----
 
 @pytest.mark.parametrize("size", [20000, 60000, 120000])
 def test_a_huge_block_costs_one_call_of_ten(programs, scripted, tmp_path, engine, size):
@@ -406,7 +406,7 @@ def test_a_huge_block_costs_one_call_of_ten(programs, scripted, tmp_path, engine
 
 
 def test_frames_behind_our_reset_hurt_nobody(programs, scripted, tmp_path, engine):
-    """servers 29: the deadline has passed here; what the replica sends then is read and dropped, its calls go on."""
+    """fact 29: the deadline has passed here; what the replica sends then is read and dropped, its calls go on."""
     class Late(frames.Replica):
         def on_reset(self, stream):
             stream.send_headers()

@@ -1,4 +1,4 @@
-"""Deadline races (tools 4.1): the replica, the gateway and the client each have a clock; whichever is first, the client
+"""Deadline races (others 1): the replica, the gateway and the client each have a clock; whichever is first, the client
 sees DEADLINE_EXCEEDED, and a CANCEL that has nothing to do with a deadline stays one."""
 import heapq
 import itertools

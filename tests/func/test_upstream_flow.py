@@ -113,7 +113,7 @@ def read_on(client, stream, step=20000, pause=0.0):
 
 
 def test_all_that_came_is_delivered_to_a_slow_reader(hop):
-    """tools 4.4, bugs H2, H3, H5: the replica ends, closes or resets while most of its answer waits here for the client's window."""
+    """others 4: the replica ends, closes or resets while most of its answer waits here for the client's window."""
     for do, status in ENDS.items():
         client = slow_client(hop)
         stream = client.request(ECHO, b"x", ("x-do", do))
@@ -129,7 +129,7 @@ def test_all_that_came_is_delivered_to_a_slow_reader(hop):
 
 @pytest.mark.parametrize("size", [16384 - 5, 16384, 32768 - 5, 65535 - 5])
 def test_trailers_at_the_edge_of_a_window(programs, scripted, size):
-    """bug H3: DATA that fills a frame or the window exactly, and trailers at once behind it."""
+    """DATA that fills a frame or the window exactly, and trailers at once behind it."""
     class Edge(frames.Replica):
         def on_request(self, stream):
             data = frames.grpc_message(bytes(size))
@@ -150,7 +150,7 @@ def test_trailers_at_the_edge_of_a_window(programs, scripted, size):
 
 @pytest.mark.parametrize("when", ["headers", "data"])
 def test_an_early_error_stops_an_upload_that_the_window_holds(hop, when):
-    """bug H5: the answer comes while the upload waits for flow control; it is delivered, then the upload is told to stop."""
+    """the answer comes while the upload waits for flow control; it is delivered, then the upload is told to stop."""
     for do in ("error", "error, FIN"):
         client = frames.Client(hop.grpc)
         stream = client.open(ECHO, ("x-do", do), ("x-when", when))

@@ -123,7 +123,7 @@ def test_what_a_call_is_made_of(hop, client):
 
 @pytest.mark.parametrize("te", [[], [("te", "trailers")]], ids=["without te", "with te"])
 def test_te_is_always_there_once(hop, client, te):
-    """bug H14: a C++ server refuses a call without it."""
+    """a C++ server refuses a call without it."""
     t, mark = tag()
     s = client.open("", fields=[f for f in client.fields(ECHO, mark) if f[0] != "te"] + te)
     client.send(s, frames.grpc_message(b"x"), end_stream=True)
@@ -188,7 +188,7 @@ def test_request_trailers_pass(hop, client):
 
 @pytest.mark.parametrize("size", [20000, 60000, 100000])
 def test_too_many_metadata_cost_one_call(hop, client, size):
-    """serving b.4: over the limit of a block, that call ends; those beside it, before and behind it do not."""
+    """gRPC: over the limit of a block, that call ends; those beside it, before and behind it do not."""
     beside = client.open(ECHO)
     s = frames.ClientStream(client.next_id, client.conn.peer_initial_window)
     client.streams[s.id], client.next_id = s, client.next_id + 2

@@ -142,32 +142,32 @@ PHASES = {
 for code in range(17):
     row(f"trailers-only {code}", HTTP2, head(("grpc-status", str(code)), ("grpc-message", "why"), end=True), code, shape="H$",
         check=lambda s: s.message == "why")
-    row(f"headers, trailers {code}, no data", "tools 4.2", do(head(("x-head", "1")), trailers(code, ("x-tail", "2"))), code, shape="H H$",
+    row(f"headers, trailers {code}, no data", "others 2", do(head(("x-head", "1")), trailers(code, ("x-tail", "2"))), code, shape="H H$",
         check=lambda s: ("x-head", "1") in s.headers and ("x-tail", "2") in s.trailers)
-    row(f"headers, late trailers {code}, no data", "tools 4.2", do(head(), pause(0.03), trailers(code)), code, shape="H H$")
+    row(f"headers, late trailers {code}, no data", "others 2", do(head(), pause(0.03), trailers(code)), code, shape="H H$")
     row(f"message, trailers {code}", HTTP2, do(head(), data(), trailers(code, ("grpc-message", "why"))), code, shape="H D H$",
         messages=[b"answer"], check=lambda s: s.message == "why")
 for in_head in (0, 5, 14):
     for in_tail in (0, 8, 14):
-        row(f"status {in_head} in headers, {in_tail} in trailers", "tools 4.3",
+        row(f"status {in_head} in headers, {in_tail} in trailers", "others 3",
             do(head(("grpc-status", str(in_head))), data(), trailers(in_tail)), in_tail, shape="H D H$", messages=[b"answer"], direct=False)
-        row(f"status {in_head} in headers, {in_tail} in trailers, no data", "tools 4.3",
+        row(f"status {in_head} in headers, {in_tail} in trailers, no data", "others 3",
             do(head(("grpc-status", str(in_head))), trailers(in_tail)), in_tail, shape="H H$", direct=False)
-row("status in headers, then an empty end", "tools 4.3", do(head(("grpc-status", "5")), data(b"", end=True)), UNKNOWN, shape="H H$", direct=False)
-row("an empty end without status", "reliability U5", do(head(), data(b"", end=True)), UNKNOWN, shape="H H$")
-row("data with the end, no status", "reliability U5", do(head(), data(end=True)), UNKNOWN, shape="H D H$", messages=[b"answer"])
-row("headers with the end, no status", "reliability U5", head(end=True), UNKNOWN, shape="H$")
-row("trailers without status", "serving b.4", do(head(), data(), trailers(None, ("x", "y"))), UNKNOWN, shape="H D H$", messages=[b"answer"],
+row("status in headers, then an empty end", "others 3", do(head(("grpc-status", "5")), data(b"", end=True)), UNKNOWN, shape="H H$", direct=False)
+row("an empty end without status", "case U5", do(head(), data(b"", end=True)), UNKNOWN, shape="H H$")
+row("data with the end, no status", "case U5", do(head(), data(end=True)), UNKNOWN, shape="H D H$", messages=[b"answer"])
+row("headers with the end, no status", "case U5", head(end=True), UNKNOWN, shape="H$")
+row("trailers without status", "gRPC", do(head(), data(), trailers(None, ("x", "y"))), UNKNOWN, shape="H D H$", messages=[b"answer"],
     check=lambda s: ("x", "y") in s.trailers)
-row("empty trailers", "serving b.4", do(head(), data(), trailers(None)), UNKNOWN, shape="H D H$", messages=[b"answer"], direct=False)
+row("empty trailers", "gRPC", do(head(), data(), trailers(None)), UNKNOWN, shape="H D H$", messages=[b"answer"], direct=False)
 for text in ("abc", "-1", "0x0", "00", "05", "17", "99", "", "+5", "5 5", "4294967296", "18446744073709551616"):
-    row(f"grpc-status {text!r} alone", "reliability B17", head(("grpc-status", text), ("grpc-message", "odd"), end=True), UNKNOWN, shape="H$",
+    row(f"grpc-status {text!r} alone", "case B17", head(("grpc-status", text), ("grpc-message", "odd"), end=True), UNKNOWN, shape="H$",
         direct=False, check=lambda s: s.message == "odd")
-    row(f"grpc-status {text!r} behind a message", "reliability B17", do(head(), data(), trailers(text)), UNKNOWN, shape="H D H$",
+    row(f"grpc-status {text!r} behind a message", "case B17", do(head(), data(), trailers(text)), UNKNOWN, shape="H D H$",
         messages=[b"answer"], direct=False)
-row("grpc-status twice, 0 and 5", "reliability B17", do(head(), data(), block(("grpc-status", "0"), ("grpc-status", "5"), end=True)), NOT_FOUND,
+row("grpc-status twice, 0 and 5", "case B17", do(head(), data(), block(("grpc-status", "0"), ("grpc-status", "5"), end=True)), NOT_FOUND,
     messages=[b"answer"], direct=False)
-row("grpc-status twice, the same", "reliability B17", do(head(), block(("grpc-status", "7"), ("x", "1"), ("grpc-status", "7"), end=True)), 7,
+row("grpc-status twice, the same", "case B17", do(head(), block(("grpc-status", "7"), ("x", "1"), ("grpc-status", "7"), end=True)), 7,
     direct=False, check=lambda s: ("x", "1") in s.trailers)
 row("status 0 inside a message", "statuscodes.md: INTERNAL", do(head(), MID, trailers(0)), INTERNAL, shape="H D H$", direct=False)
 row("status 0 inside a prefix", "statuscodes.md: INTERNAL", do(head(), data(MESSAGE[:2]), trailers(0)), INTERNAL, shape="H D H$", direct=False)
@@ -220,11 +220,11 @@ for kind in ("text/html", "application/json", "application/grpc-web", "applicati
 # ---- 1xx, lengths, sizes ----
 
 for n in (1, 2, 10):
-    row(f"{n} informational blocks", "reliability U7", do(*[block((":status", "103"), ("link", "x"))] * n, ANSWER), OK, shape="H D H$",
+    row(f"{n} informational blocks", "case U7", do(*[block((":status", "103"), ("link", "x"))] * n, ANSWER), OK, shape="H D H$",
         messages=[b"answer"], direct=False)
-row("100 and an error", "reliability U7", do(block((":status", "100")), head(("grpc-status", "5"), end=True)), NOT_FOUND, shape="H$", direct=False)
+row("100 and an error", "case U7", do(block((":status", "100")), head(("grpc-status", "5"), end=True)), NOT_FOUND, shape="H$", direct=False)
 for n in (11, 100):
-    row(f"{n} informational blocks are too many", "reliability U7: cap 10", do(*[block((":status", "103"))] * n, ANSWER), INTERNAL,
+    row(f"{n} informational blocks are too many", "case U7: cap 10", do(*[block((":status", "103"))] * n, ANSWER), INTERNAL,
         shape="H$", cause="upstream_lost", direct=False)
 row("1xx with END_STREAM", "RFC 9113 8.1", block((":status", "103"), end=True), INTERNAL, shape="H$", cause="upstream_lost", direct=False)
 row("101", "RFC 9113 8.6", do(block((":status", "101")), ANSWER), INTERNAL, shape="H$", cause="upstream_lost", direct=False)
@@ -232,7 +232,7 @@ row("1xx behind the headers", "RFC 9113 8.1", do(head(), pause(0.03), block((":s
     shape="H H$", cause="upstream_lost", direct=False)
 row("content-length that is right", "RFC 9113 8.1.1", do(head(("content-length", str(len(MESSAGE)))), data(), trailers()), OK, shape="H D H$",
     messages=[b"answer"])
-row("content-length 0 of trailers-only", "servers 29", head(("grpc-status", "5"), ("content-length", "0"), end=True), NOT_FOUND, shape="H$")
+row("content-length 0 of trailers-only", "fact 29", head(("grpc-status", "5"), ("content-length", "0"), end=True), NOT_FOUND, shape="H$")
 row("content-length short", "RFC 9113 8.1.1", do(head(("content-length", "3")), data(), trailers()), INTERNAL, cause="upstream_lost", direct=False)
 row("content-length long", "RFC 9113 8.1.1", do(head(("content-length", "300")), data(), pause(0.02), trailers()), INTERNAL, shape="H D H$",
     messages=[b"answer"], cause="upstream_lost", direct=False)
@@ -244,9 +244,9 @@ for bad in ("-1", "abc", "1, 2", str(2**64)):
 row("content-length twice", "RFC 9110 8.6", do(head(("content-length", "11"), ("content-length", "12")), data(), trailers()), INTERNAL, shape="H$",
     cause="upstream_lost", direct=False)
 big = [(f"x-{i}", "v" * 900) for i in range(8)]  # 7.5 KiB as RFC 9113 6.5.2 counts
-row("headers of 7 KiB", "serving b.4", do(head(*big), data(), trailers()), OK, shape="H D H$", messages=[b"answer"],
+row("headers of 7 KiB", "gRPC", do(head(*big), data(), trailers()), OK, shape="H D H$", messages=[b"answer"],
     check=lambda s: [f for f in s.headers if f[0][:2] == "x-"] == big)
-row("trailers of 7 KiB", "serving b.4", do(head(), data(), trailers(9, *big)), 9, shape="H D H$", messages=[b"answer"],
+row("trailers of 7 KiB", "gRPC", do(head(), data(), trailers(9, *big)), 9, shape="H D H$", messages=[b"answer"],
     check=lambda s: [f for f in s.trailers if f[0][:2] == "x-"] == big)
 
 
@@ -264,11 +264,11 @@ def split_block(fields, end=False, size=16384):
 
 
 huge = [(f"x-{i}", "v" * 15000) for i in range(6)]  # 90 KB
-row("headers of 90 KB", "reliability U14", do(split_block([*RESPONSE, *huge]), data(), trailers()), EXHAUSTED, shape="H$", cause="upstream_lost",
+row("headers of 90 KB", "case U14", do(split_block([*RESPONSE, *huge]), data(), trailers()), EXHAUSTED, shape="H$", cause="upstream_lost",
     direct=False)
-row("trailers of 90 KB", "reliability U14, bug H8", do(head(), data(), pause(0.02), split_block([("grpc-status", "0"), *huge], end=True)), EXHAUSTED,
+row("trailers of 90 KB", "case U14", do(head(), data(), pause(0.02), split_block([("grpc-status", "0"), *huge], end=True)), EXHAUSTED,
     shape="H D H$", messages=[b"answer"], cause="upstream_lost", direct=False)
-row("an error with 90 KB of metadata", "reliability U14", split_block([*RESPONSE, ("grpc-status", "5"), *huge], end=True), EXHAUSTED, shape="H$",
+row("an error with 90 KB of metadata", "case U14", split_block([*RESPONSE, ("grpc-status", "5"), *huge], end=True), EXHAUSTED, shape="H$",
     cause="upstream_lost", direct=False)
 row("a block in frames of 100 bytes", "RFC 9113 6.10", do(split_block([*RESPONSE, ("x", "v" * 500)], size=100), data(), trailers()), OK,
     shape="H D H$", messages=[b"answer"], check=lambda s: ("x", "v" * 500) in s.headers)
@@ -277,9 +277,9 @@ row("a block in frames of 100 bytes", "RFC 9113 6.10", do(split_block([*RESPONSE
 
 for text in ("", "plain", "100%25", "%E2%98%83", "%e2%98%83", "100%", "%zz", "%e2%9", "%", "%%%", "a b  c", "%0D%0A", "%00", "\xe4\xf6", "~!\"#$&'()*",
              "x" * 3000):
-    row(f"grpc-message {text[:20]!r}", "serving b.4", do(head(), data(), trailers(9, ("grpc-message", text))), 9, shape="H D H$",
+    row(f"grpc-message {text[:20]!r}", "gRPC", do(head(), data(), trailers(9, ("grpc-message", text))), 9, shape="H D H$",
         messages=[b"answer"], check=lambda s, text=text: ("grpc-message", text.encode().decode("latin-1")) in s.trailers)
-    row(f"grpc-message {text[:20]!r} trailers-only", "serving b.4", head(("grpc-status", "9"), ("grpc-message", text), end=True), 9, shape="H$",
+    row(f"grpc-message {text[:20]!r} trailers-only", "gRPC", head(("grpc-status", "9"), ("grpc-message", text), end=True), 9, shape="H$",
         check=lambda s, text=text: ("grpc-message", text.encode().decode("latin-1")) in s.headers)
 for text in ("a\r\nb", "a\nb", "a\0b"):
     row(f"grpc-message {text!r}", "RFC 9113 8.2.1", do(head(), data(), pause(0.02), trailers(9, ("grpc-message", text))), INTERNAL,
@@ -287,14 +287,14 @@ for text in ("a\r\nb", "a\nb", "a\0b"):
 KEPT = [("x-bin", "AAE="), ("x-bin", "AAE"), ("x-bin", "AA,AQ"), ("x-bin", ""), ("no-bin", "%%%"), ("grpc-server-stats-bin", "AA"),
         ("grpc-trace-bin", "AAAA"), ("grpc-tags-bin", ""), ("grpc-new-thing", "1"), ("a", "2"), ("a", "1"), ("a", ""), ("0_a.b-c", "x"), ("b", "1"),
         ("a", "3"), ("set-cookie", "a=b"), ("server", "x"), ("date", "today"), ("grpc-status-details-bin", "CAU"), ("long", "y" * 2000)]
-row("metadata in headers and trailers", "serving b.4", do(head(*KEPT), data(), trailers(0, *KEPT)), OK, shape="H D H$", messages=[b"answer"],
+row("metadata in headers and trailers", "gRPC", do(head(*KEPT), data(), trailers(0, *KEPT)), OK, shape="H D H$", messages=[b"answer"],
     direct=False, stock=False, check=lambda s: s.headers[2:] == KEPT and [f for f in s.trailers if f[0] != "grpc-status"] == KEPT)
-row("metadata of trailers-only", "serving b.4", head(("grpc-status", "5"), *KEPT, end=True), NOT_FOUND, shape="H$", direct=False, stock=False,
+row("metadata of trailers-only", "gRPC", head(("grpc-status", "5"), *KEPT, end=True), NOT_FOUND, shape="H$", direct=False, stock=False,
     check=lambda s: [f for f in s.headers[2:] if f[0] != "grpc-status"] == KEPT)
-row("encodings", "serving b.4", do(head(("grpc-encoding", "gzip"), ("grpc-accept-encoding", "identity, deflate, gzip")),
+row("encodings", "gRPC", do(head(("grpc-encoding", "gzip"), ("grpc-accept-encoding", "identity, deflate, gzip")),
                                    data(frames.grpc_message(b"\x1f\x8b", 1)), trailers()), OK, shape="H D H$", messages=[b"\x1f\x8b"], direct=False, stock=False,
     check=lambda s: s.headers[2:] == [("grpc-encoding", "gzip"), ("grpc-accept-encoding", "identity, deflate, gzip")] and s.body[0] == 1)
-row("unsupported encoding", "serving b.4", head(("grpc-status", "12"), ("grpc-accept-encoding", "identity"), end=True), UNIMPLEMENTED, shape="H$",
+row("unsupported encoding", "gRPC", head(("grpc-status", "12"), ("grpc-accept-encoding", "identity"), end=True), UNIMPLEMENTED, shape="H$",
     check=lambda s: ("grpc-accept-encoding", "identity") in s.headers)
 for field in (("connection", "close"), ("transfer-encoding", "chunked"), ("keep-alive", "1"), ("upgrade", "h2c"), ("proxy-connection", "x"), ("X-Up", "1"),
               ("x y", "1"), ("", "1"), ("x", " padded"), ("x", "a\rb")):
@@ -323,17 +323,17 @@ for where, (steps, messages) in PHASES.items():
                       ("GOAWAY(INTERNAL_ERROR) and FIN", do(goaway(2), fin)), ("a broken frame", raw(lambda s: bytes(3) + b"\x06" + bytes(5)))):
         if where == "at once behind a message" and end is tcp_reset:
             continue  # RST lets the kernel drop what was not read yet
-        row(f"{name} {where}", "reliability U13", do(steps, end), UNAVAILABLE, shape=shape, messages=messages, cause="upstream_lost", direct=False)
-row("GOAWAY below, then closed", "reliability U2", first(goaway(last=before), fin), OK, messages=[b"answer"], tries=2, direct=False)
-row("GOAWAY below, left open", "reliability U2", first(goaway(last=before)), OK, messages=[b"answer"], tries=2, direct=False)
-row("GOAWAY 0 with an error", "reliability U2", first(goaway(2, last=lambda s: 0)), OK, messages=[b"answer"], tries=2, direct=False)
-row("GOAWAY at the id, then the answer", "reliability U2", do(goaway(), pause(0.02), ANSWER), OK, messages=[b"answer"], shape="H D H$", direct=False)
-row("GOAWAY 2^31-1, then the answer", "reliability U3", do(goaway(last=lambda s: 2**31 - 1), ANSWER), OK, messages=[b"answer"], shape="H D H$", direct=False)
-row("GOAWAY in two steps, then the answer", "reliability U3", do(goaway(last=lambda s: 2**31 - 1), goaway(), ANSWER), OK, messages=[b"answer"], direct=False)
-row("GOAWAY inside the answer", "reliability U3", do(head(), MID, goaway(), data(MESSAGE[7:]), trailers()), OK, messages=[b"answer"], direct=False)
-row("too_many_pings above the id", "reliability U18", first(goaway(11, last=before, debug=b"too_many_pings"), fin), OK,
+        row(f"{name} {where}", "case U13", do(steps, end), UNAVAILABLE, shape=shape, messages=messages, cause="upstream_lost", direct=False)
+row("GOAWAY below, then closed", "case U2", first(goaway(last=before), fin), OK, messages=[b"answer"], tries=2, direct=False)
+row("GOAWAY below, left open", "case U2", first(goaway(last=before)), OK, messages=[b"answer"], tries=2, direct=False)
+row("GOAWAY 0 with an error", "case U2", first(goaway(2, last=lambda s: 0)), OK, messages=[b"answer"], tries=2, direct=False)
+row("GOAWAY at the id, then the answer", "case U2", do(goaway(), pause(0.02), ANSWER), OK, messages=[b"answer"], shape="H D H$", direct=False)
+row("GOAWAY 2^31-1, then the answer", "case U3", do(goaway(last=lambda s: 2**31 - 1), ANSWER), OK, messages=[b"answer"], shape="H D H$", direct=False)
+row("GOAWAY in two steps, then the answer", "case U3", do(goaway(last=lambda s: 2**31 - 1), goaway(), ANSWER), OK, messages=[b"answer"], direct=False)
+row("GOAWAY inside the answer", "case U3", do(head(), MID, goaway(), data(MESSAGE[7:]), trailers()), OK, messages=[b"answer"], direct=False)
+row("too_many_pings above the id", "case U18", first(goaway(11, last=before, debug=b"too_many_pings"), fin), OK,
     messages=[b"answer"], tries=2, direct=False)
-row("CANCELLED with GOAWAY", "servers 7", first(goaway(last=lambda s: 2**31 - 1), head(("grpc-status", "1"), end=True), reset(0)), OK,
+row("CANCELLED with GOAWAY", "fact 7", first(goaway(last=lambda s: 2**31 - 1), head(("grpc-status", "1"), end=True), reset(0)), OK,
     messages=[b"answer"], tries=2, direct=False)
 
 # ---- frames that break a rule or try one ----
@@ -342,7 +342,7 @@ row("DATA before HEADERS", "RFC 9113 8.1", data(), {INTERNAL, UNAVAILABLE}, shap
 row("trailers without END_STREAM", "RFC 9113 8.1", do(head(), data(), pause(0.02), block(("grpc-status", "0"))), INTERNAL, shape="H D H$",
     messages=[b"answer"], cause="upstream_lost", direct=False)
 row("headers twice", "RFC 9113 8.1", do(head(), block(*RESPONSE)), INTERNAL, cause="upstream_lost", direct=False)
-row("PUSH_PROMISE", "reliability U15", raw(lambda s: PushPromiseFrame(s.id, promised_stream_id=2, data=s.conn.encoder.encode([(":path", "/")]),
+row("PUSH_PROMISE", "case U15", raw(lambda s: PushPromiseFrame(s.id, promised_stream_id=2, data=s.conn.encoder.encode([(":path", "/")]),
                                                                       flags=["END_HEADERS"])), UNAVAILABLE, shape="H$", cause="upstream_lost", direct=False)
 row("WINDOW_UPDATE 0 on the stream", "RFC 9113 6.9, 5.4.2", raw(lambda s: bytes([0, 0, 4, 8, 0]) + s.id.to_bytes(4, "big") + bytes(4)), {INTERNAL, UNAVAILABLE}, shape="H$",
     cause="upstream_lost", direct=False)
@@ -364,35 +364,35 @@ row("a window over 2^31-1", "RFC 9113 6.5.2", raw(lambda s: bytes([0, 0, 6, 4, 0
     cause="upstream_lost", direct=False)
 row("MAX_FRAME_SIZE 100", "RFC 9113 6.5.2", raw(lambda s: bytes([0, 0, 6, 4, 0]) + bytes(4) + b"\0\5\0\0\0\x64"), UNAVAILABLE, shape="H$",
     cause="upstream_lost", direct=False)
-row("settings change in the call", "reliability U11, servers 22", do(head(), raw(lambda s: [
+row("settings change in the call", "case U11, fact 22", do(head(), raw(lambda s: [
     SettingsFrame(0, settings={SettingsFrame.HEADER_TABLE_SIZE: 0, SettingsFrame.INITIAL_WINDOW_SIZE: 8388608, SettingsFrame.MAX_FRAME_SIZE: 8388608}),
     SettingsFrame(0, settings={SettingsFrame.HEADER_TABLE_SIZE: 4096, 0xfe03: 1})]), data(), trailers()), OK, shape="H D H$", messages=[b"answer"])
-row("PINGs and unknown frames between", "servers 21", do(raw(lambda s: [PingFrame(0, b"12345678"), bytes([0, 0, 2, 0xfa, 9]) + s.id.to_bytes(4, "big") + b"ab"]), head(),
+row("PINGs and unknown frames between", "fact 21", do(raw(lambda s: [PingFrame(0, b"12345678"), bytes([0, 0, 2, 0xfa, 9]) + s.id.to_bytes(4, "big") + b"ab"]), head(),
     raw(lambda s: [PingFrame(0, b"12345678"), bytes([0, 0, 0, 0xfb, 0]) + bytes(4)]), data(), trailers()), OK, shape="H D H$", messages=[b"answer"])
 row("padding and bytes", "RFC 9113 6.1", do(head(), *[data(bytes([b]), pad_length=9) for b in MESSAGE], data(b"", pad_length=200), trailers()), OK,
     shape="H D H$", messages=[b"answer"], direct=False)
 for flag in (2, 3, 128, 255):
-    row(f"compressed flag {flag}", "reliability B13, PROTOCOL-HTTP2", do(head(), data(bytes([flag]) + MESSAGE[1:]), trailers()), INTERNAL,
+    row(f"compressed flag {flag}", "case B13, PROTOCOL-HTTP2", do(head(), data(bytes([flag]) + MESSAGE[1:]), trailers()), INTERNAL,
         cause="upstream_lost", direct=False)
-row("a message over the cap", "serving b.4", do(head(), data(b"\0\xff\xff\xff\xff" + bytes(100))), EXHAUSTED, cause="over_message", direct=False)
+row("a message over the cap", "gRPC", do(head(), data(b"\0\xff\xff\xff\xff" + bytes(100))), EXHAUSTED, cause="over_message", direct=False)
 row("empty messages", HTTP2, do(head(), data(bytes(5)), data(bytes(10)), trailers()), OK, shape="H D H$", messages=[b""] * 3)
 row("empty DATA frames", HTTP2, do(head(), data(b""), data(), data(b""), trailers()), OK, shape="H D H$", messages=[b"answer"])
 
 # ---- answers that come early ----
 
 for name, more in (("", do()), (", NO_ERROR", reset(0)), (", CANCEL", reset(8)), (", INTERNAL_ERROR", reset(2)), (", GOAWAY and FIN", do(goaway(), fin)), (", FIN", fin)):
-    row(f"early error{name}", "tools 4.4", do(head(("grpc-status", "8"), ("grpc-message", "enough"), end=True), more), EXHAUSTED, early=True, shape="H$ R0",
+    row(f"early error{name}", "others 4", do(head(("grpc-status", "8"), ("grpc-message", "enough"), end=True), more), EXHAUSTED, early=True, shape="H$ R0",
         check=lambda s: s.message == "enough", direct=False)
-    row(f"early message and error{name}", "tools 4.4", do(head(), data(), trailers(8), more), EXHAUSTED, early=True, shape="H D H$ R0", messages=[b"answer"],
+    row(f"early message and error{name}", "others 4", do(head(), data(), trailers(8), more), EXHAUSTED, early=True, shape="H D H$ R0", messages=[b"answer"],
         direct=False)
-    row(f"early success{name}", "tools 4.4", do(head(), data(), trailers(0), more), OK, early=True, shape="H D H$ R0", messages=[b"answer"], direct=False)
+    row(f"early success{name}", "others 4", do(head(), data(), trailers(0), more), OK, early=True, shape="H D H$ R0", messages=[b"answer"], direct=False)
 for code in range(14):
     if code != frames.REFUSED_STREAM:
         row(f"early reset {code}", RESETS, reset(code), RESET_STATUS.get(code, UNKNOWN), early=True, shape="H$ R0", cause="upstream_lost", direct=False)
-row("early FIN", "reliability U13", fin, UNAVAILABLE, early=True, shape="H$ R0", cause="upstream_lost", direct=False)
+row("early FIN", "case U13", fin, UNAVAILABLE, early=True, shape="H$ R0", cause="upstream_lost", direct=False)
 row("early HTTP 413 page", HTTP_MAP, do(head(status="413", kind="text/html"), data(b"<html>", end=True)), UNKNOWN, early=True, shape="H$ R0",
     cause="upstream_lost", direct=False)
-row("early answer, then a broken connection", "tools 4.4", do(head(), data(), trailers(8), raw(lambda s: bytes(3) + b"\x06" + bytes(5))), EXHAUSTED, early=True,
+row("early answer, then a broken connection", "others 4", do(head(), data(), trailers(8), raw(lambda s: bytes(3) + b"\x06" + bytes(5))), EXHAUSTED, early=True,
     shape="H D H$ R0", messages=[b"answer"], direct=False)
 
 assert len({r.name for r in ROWS}) == len(ROWS), "two rows of one name"

@@ -6,7 +6,7 @@
  * bit 6: the replicas hang up at the end of the input), bytes per write (0: all at once), time
  * between writes (in steps of 10 ms), then what each connection of a replica sends.
  * Holds: each call has exactly one end, in time, and unless the client wished it, a grpc-status
- * (reliability: nothing lost); what the gateway writes to a replica keeps RFC 9113 (wire.c);
+ * (nothing lost); what the gateway writes to a replica keeps RFC 9113 (wire.c);
  * nothing is left (rig.c); what both engines end with OK has the same bytes.
  */
 #include <stdlib.h>

@@ -92,7 +92,7 @@ static void pings_count_only_without_a_call_and_only_when_close(void **state)
     assert_int_equal(budget_take_ping(&b, &l, 0, now + 1), BUDGET_SPENT);
 }
 
-/* reliability U1: more than half of 20 streams in a second. */
+/* case U1: more than half of 20 streams in a second. */
 static void a_server_that_resets_most_calls_is_left(void **state)
 {
     struct budget b = {0};

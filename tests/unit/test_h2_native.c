@@ -58,14 +58,14 @@ static const struct row rows[] = {
      BAD("PROTOCOL_ERROR"), 0, 0},
     {"6.5.2", "unknown setting is ignored", S, "SETTINGS.0.0.ffff12345678 HEADERS.5.1.@req",
      "request 1 4 end; ", 0, 0},
-    {"reliability A10", "33 settings in a frame", S, "SETTINGS.0.0.#198", BAD("ENHANCE_YOUR_CALM"),
+    {"case A10", "33 settings in a frame", S, "SETTINGS.0.0.#198", BAD("ENHANCE_YOUR_CALM"),
      0, 0},
     /* ---- windows ---- */
     {"6.9", "zero on the connection", S, "WINDOW_UPDATE.0.0.00000000", BAD("PROTOCOL_ERROR"), 0, 0},
-    {"6.9, reliability A3", "zero on a stream ends the connection", S,
+    {"6.9, case A3", "zero on a stream ends the connection", S,
      "HEADERS.5.1.@req WINDOW_UPDATE.0.1.00000000", "request 1 4 end; " BAD("PROTOCOL_ERROR"), 0,
      0},
-    {"6.9, reliability A3", "zero on a stream that is closed", S,
+    {"6.9, case A3", "zero on a stream that is closed", S,
      "HEADERS.5.1.@req | WINDOW_UPDATE.0.1.00000000",
      "request 1 4 end; close 1 NO_ERROR; " BAD("PROTOCOL_ERROR"), 1, 0},
     {"6.9.1", "connection window over 2^31-1", S, "WINDOW_UPDATE.0.0.7fffffff",
@@ -238,7 +238,7 @@ static const struct row rows[] = {
      "info 1 1; close 1 PROTOCOL_ERROR; -rst 1 PROTOCOL_ERROR; ", 0, 0},
     {"8.1", "trailers-only closes a request that had ended", C, "HEADERS.5.3.@resp",
      "response 3 1 end; close 3 NO_ERROR; ", 0, 0},
-    {"reliability U7", "1xx without end", C, "HEADERS.4.1.@none+:status=103~33", NULL, 0, 0},
+    {"case U7", "1xx without end", C, "HEADERS.4.1.@none+:status=103~33", NULL, 0, 0},
     /* ---- GOAWAY ---- */
     {"6.8", "streams above the last id are refused", C, "GOAWAY.0.0.0000000100000000",
      "goaway 1 NO_ERROR; close 3 REFUSED_STREAM peer; ", 0, 0},
@@ -378,7 +378,7 @@ static void header_list_over_the_limit_resets_the_stream(void **state)
     watch_free(w);
 }
 
-/* reliability A8: one entry of 4,000 bytes named again and again. */
+/* case A8: one entry of 4,000 bytes named again and again. */
 static void hpack_bomb_ends_the_connection(void **state)
 {
     struct script *s = script_new(H2_SERVER, "HEADERS.1.1.@req");
