@@ -58,8 +58,7 @@ static const struct row rows[] = {
      BAD("PROTOCOL_ERROR"), 0, 0},
     {"6.5.2", "unknown setting is ignored", S, "SETTINGS.0.0.ffff12345678 HEADERS.5.1.@req",
      "request 1 4 end; ", 0, 0},
-    {"case A10", "33 settings in a frame", S, "SETTINGS.0.0.#198", BAD("ENHANCE_YOUR_CALM"),
-     0, 0},
+    {"case A10", "33 settings in a frame", S, "SETTINGS.0.0.#198", BAD("ENHANCE_YOUR_CALM"), 0, 0},
     /* ---- windows ---- */
     {"6.9", "zero on the connection", S, "WINDOW_UPDATE.0.0.00000000", BAD("PROTOCOL_ERROR"), 0, 0},
     {"6.9, case A3", "zero on a stream ends the connection", S,
