@@ -234,11 +234,11 @@ static void plan_append(struct plan *plan, size_t task, size_t node_index,
     check(cluster_view_take(plan->view, p)); /* it was found to fit */
 }
 
-static bool plan_task_at(struct plan *plan, size_t task, const struct plan_request *req)
+/* The best place for the request; after: only those worse than this one. Returns false when there
+ * is none. */
+static bool plan_best(const struct cluster_view *view, const struct plan_request *req,
+                      const struct candidate *after, struct candidate *ret, size_t *ret_node)
 {
-    const struct cluster_view *view = plan->view;
-    struct candidate best = {0};
-    size_t best_node = 0;
     bool found = false;
 
     check(plan_request_check(req, NULL) == 0);
@@ -247,15 +247,33 @@ static bool plan_task_at(struct plan *plan, size_t task, const struct plan_reque
 
         if (node_fit(&view->nodes[i], req, &c) != PLAN_N_SHORT)
             continue;
-        if (!found || candidate_is_better(&c, &best)) {
-            best = c;
-            best_node = i;
+        if (after != NULL && !candidate_is_better(after, &c))
+            continue;
+        if (!found || candidate_is_better(&c, ret)) {
+            *ret = c;
+            *ret_node = i;
             found = true;
         }
     }
-    if (found)
-        plan_append(plan, task, best_node, req, &best);
     return found;
+}
+
+static bool plan_task_at(struct plan *plan, size_t task, const struct plan_request *req)
+{
+    struct candidate best;
+    size_t node;
+
+    if (!plan_best(plan->view, req, NULL, &best, &node))
+        return false;
+    plan_append(plan, task, node, req, &best);
+    return true;
+}
+
+bool plan_node_has_room(const struct plan_node *node, const struct plan_request *req)
+{
+    struct candidate unused;
+
+    return node_fit(node, req, &unused) == PLAN_N_SHORT;
 }
 
 /* How far the node is from having what is short; the unit depends on miss. */
@@ -468,6 +486,7 @@ enum plan_outcome plan_task(struct plan *plan, const struct plan_request *req, s
 struct ranked_task {
     const struct plan_request *req;
     size_t index;
+    struct candidate at; /* where it was put */
 };
 
 /* Hardest first: what has the fewest places. Many cards before shares, bound to a model before any
@@ -496,25 +515,37 @@ enum plan_outcome plan_gang(struct plan *plan, const struct plan_request *tasks,
     const struct plan_mark mark = plan_mark(plan);
     struct ranked_task *order = xcalloc(n_tasks > 0 ? n_tasks : 1, sizeof(*order));
     enum plan_outcome r = PLAN_OK;
+    unsigned n_backs = 0;
+    size_t i = 0;
+    bool elsewhere = false; /* task i stood somewhere already: the next best place */
 
-    for (size_t i = 0; i < n_tasks; i++)
-        order[i] = (struct ranked_task){&tasks[i], i};
+    for (size_t t = 0; t < n_tasks; t++)
+        order[t] = (struct ranked_task){.req = &tasks[t], .index = t};
     qsort(order, n_tasks, sizeof(*order), ranked_task_cmp);
-    for (size_t i = 0; i < n_tasks; i++) {
-        if (plan_task_at(plan, order[i].index, order[i].req))
+    while (i < n_tasks) {
+        struct candidate c;
+        size_t node;
+
+        if (plan_best(plan->view, order[i].req, elsewhere ? &order[i].at : NULL, &c, &node)) {
+            order[i].at = c;
+            plan_append(plan, order[i].index, node, order[i].req, &c);
+            i++;
+            elsewhere = false;
             continue;
-        r = PLAN_E_NO_ROOM;
-        if (why != NULL)
+        }
+        if (n_backs == 0 && why != NULL)
             plan_explain(why, plan->view, order[i].req, order[i].index, n_tasks, i);
-        goto rollback;
+        if (i == 0 || n_backs++ == PLAN_MAX_BACKS) {
+            r = PLAN_E_NO_ROOM;
+            break;
+        }
+        i--;
+        plan_rewind(plan, (struct plan_mark){mark.n + i});
+        elsewhere = true;
     }
     free(order);
-    return PLAN_OK;
-
-rollback:
+    if (r == PLAN_OK)
+        return r;
     plan_rewind(plan, mark);
-    free(order);
-    if (why != NULL && gang_never_fits(plan->view, tasks, n_tasks))
-        r = PLAN_E_NEVER;
-    return r;
+    return why != NULL && gang_never_fits(plan->view, tasks, n_tasks) ? PLAN_E_NEVER : r;
 }

@@ -147,10 +147,16 @@ struct plan_why {
 enum plan_outcome plan_task(struct plan *plan, const struct plan_request *req,
                             struct plan_why *why);
 
-/* Place every task of a gang, or change nothing. Hardest tasks are placed first; the placements
- * name tasks by their index here. O(n_tasks x nodes x cards). */
+/* Place every task of a gang, or change nothing. Hardest tasks are placed first; one that finds no
+ * place makes those before it try their next best ones, at most PLAN_MAX_BACKS times in all. The
+ * placements name tasks by their index here; why is of the first that found no place.
+ * O((n_tasks + PLAN_MAX_BACKS) x nodes x cards). */
+#define PLAN_MAX_BACKS 64 /* enough for the last ten tasks or so; a gang that fails costs this */
 enum plan_outcome plan_gang(struct plan *plan, const struct plan_request *tasks, size_t n_tasks,
                             struct plan_why *why);
+
+/* Whether the node has what the request asks for, as it stands. */
+bool plan_node_has_room(const struct plan_node *node, const struct plan_request *req);
 
 /* Give back what a placement took. */
 void cluster_view_release(struct cluster_view *view, const struct plan_placement *p);

@@ -193,6 +193,23 @@ static void hardest_tasks_of_a_gang_go_first_and_keep_their_index(void **state)
     assert_int_equal(f->plan.placements[1].node, 1);
 }
 
+/* Shares 500 400 300 300 250 250 are two whole cards, but only as 500+250+250 and 400+300+300: the
+ * fullest card that fits takes 500+400 first and has no room for the last 250. */
+static void a_gang_backs_up_when_its_first_choices_leave_no_room(void **state)
+{
+    struct fixture *f = *state;
+    const struct plan_request tasks[] = {share(250, 0), share(500, 0), share(300, 0),
+                                         share(400, 0), share(250, 0), share(300, 0)};
+    struct plan_why why;
+
+    add_node(f, "a", 8000, 1, "T4", 16384);
+    add_node(f, "b", 8000, 1, "T4", 16384);
+    assert_int_equal(plan_gang(&f->plan, tasks, 6, &why), PLAN_OK);
+    assert_int_equal(f->plan.n, 6);
+    assert_int_equal(f->view.nodes[0].cards[0].used_milli, 1000);
+    assert_int_equal(f->view.nodes[1].cards[0].used_milli, 1000);
+}
+
 static void the_first_model_is_preferred_and_the_second_taken_when_it_is_full(void **state)
 {
     struct fixture *f = *state;
@@ -619,6 +636,7 @@ int main(void)
         TEST(gang_that_does_not_fit_leaves_no_trace),
         TEST(a_gang_after_a_mark_rewinds_to_the_mark_only),
         TEST(hardest_tasks_of_a_gang_go_first_and_keep_their_index),
+        TEST(a_gang_backs_up_when_its_first_choices_leave_no_room),
         TEST(the_first_model_is_preferred_and_the_second_taken_when_it_is_full),
         TEST(whole_cards_of_one_task_are_of_one_model),
         TEST(a_lost_card_gets_nothing_new_and_the_rest_goes_on),
