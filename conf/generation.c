@@ -89,6 +89,22 @@ static void load_models(struct generation *g, json_t *models, struct conf_proble
     models_check_together(g, problems);
 }
 
+static void check_queues(const struct generation *g, struct conf_problems *problems)
+{
+    struct conf_where w;
+
+    conf_where_init(&w, problems, "queues.json");
+    for (size_t i = 0; i < g->n_queues; i++) {
+        const struct queue_conf *q = &g->queues[i];
+        const size_t mark = conf_where_key(&w, q->name);
+
+        if (q->gpu_milli_cap > 0 && q->gpu_milli_deserved > q->gpu_milli_cap)
+            conf_problem_at(&w, "gpu_milli_deserved", "%u is over the queue's gpu_milli_cap of %u",
+                            q->gpu_milli_deserved, q->gpu_milli_cap);
+        conf_where_up(&w, mark);
+    }
+}
+
 static void check_cards(struct generation *g, struct conf_problems *problems)
 {
     struct conf_where where;
@@ -130,6 +146,7 @@ static void load_nodes_and_queues(struct generation *g, json_t *tree,
     if (queues != NULL) {
         conf_where_init(&l.where, problems, "queues.json");
         conf_load_map(&l, &conf_queues_field, queues, g);
+        check_queues(g, problems);
         return;
     }
     g->queues = arena_alloc(&g->arena, sizeof(*g->queues));

@@ -31,6 +31,9 @@ struct queue_conf {
     const char *name;
     uint32_t weight;
     uint32_t gpu_milli_cap; /* 0: none */
+    uint32_t gpu_milli_deserved;
+    bool preempt;
+    uint32_t min_run_s; /* its jobs run so long before they are ended for others */
 };
 
 struct generation {

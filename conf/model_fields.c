@@ -257,6 +257,18 @@ static const struct conf_field queue_fields[] = {
               .doc = "Share of the cluster, against the other queues."),
     CONF_UINT(struct queue_conf, gpu_milli_cap, "gpu_milli_cap", .unit = "thousandths of a card",
               .max = 1024000000, .doc = "Cards that its jobs may hold together. 0: no cap."),
+    CONF_UINT(struct queue_conf, gpu_milli_deserved, "gpu_milli_deserved",
+              .unit = "thousandths of a card", .max = 1024000000,
+              .doc =
+                  "Cards that are its own. A gang of it that waits while it holds fewer ends gangs "
+                  "of queues that keep what they deserve without them. 0: it takes nothing back, "
+                  "and all that it holds can be taken back. At most gpu_milli_cap."),
+    CONF_BOOL(struct queue_conf, preempt, "preempt",
+              .doc =
+                  "A gang that waits ends gangs of strictly lower priority of this queue when that "
+                  "makes room for it. They wait again, and start anew; that is no failure."),
+    CONF_UINT(struct queue_conf, min_run_s, "min_run_s", .unit = "s", .max = 604800, .dflt = 60,
+              .doc = "A gang of this queue runs at least so long before it is ended for another."),
     CONF_END,
 };
 static const struct conf_table queue_table = {

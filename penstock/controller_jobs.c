@@ -161,6 +161,7 @@ static void put_job_members(struct json_out *o, const struct controller_jobs *j,
     json_out_uint(o, "tasks_succeeded", n_succeeded);
     json_out_uint(o, "retries", job->spec->retries);
     json_out_uint(o, "failures", job->failures);
+    json_out_uint(o, "evictions", job->evictions);
     json_out_uint(o, "age_us", now_us - job->submitted_us);
     json_out_uint(o, "waited_us",
                   (job->first_start_us != 0 ? job->first_start_us : end_us) - job->submitted_us);

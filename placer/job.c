@@ -26,7 +26,8 @@ static const struct {
                                       TO(CANCELLED) | TO(FAILED)},
     [JOB_RUNNING] = {"running", TO(STARTING) | TO(STOPPING) | TO(RETRYING) | TO(SUCCEEDED) |
                                     TO(CANCELLED) | TO(FAILED)},
-    [JOB_STOPPING] = {"stopping", TO(RETRYING) | TO(SUCCEEDED) | TO(FAILED) | TO(CANCELLED)},
+    [JOB_STOPPING] = {"stopping",
+                      TO(QUEUED) | TO(RETRYING) | TO(SUCCEEDED) | TO(FAILED) | TO(CANCELLED)},
     [JOB_RETRYING] = {"retrying", TO(QUEUED) | TO(CANCELLED)},
     [JOB_SUCCEEDED] = {"succeeded", 0},
     [JOB_FAILED] = {"failed", 0},
@@ -103,6 +104,7 @@ struct job_book *job_book_new(struct cluster_view *view, const struct job_effect
     book->view = view;
     book->effects = *effects;
     book->next_number = 1;
+    book->protected_until_us = UINT64_MAX;
     list_init(&book->jobs);
     map_init(&book->tasks);
     return book;
@@ -151,6 +153,7 @@ static struct job_queue *book_queue(struct job_book *book, const char *name)
     q = xcalloc(1, sizeof(*q));
     q->name = xstrdup(name);
     q->weight = 1;
+    q->index = book->n_queues;
     book->queues = xrealloc(book->queues, book->n_queues + 1, sizeof(*book->queues));
     book->queues[book->n_queues++] = q;
     return q;
@@ -159,14 +162,21 @@ static struct job_queue *book_queue(struct job_book *book, const char *name)
 void job_book_set_queues(struct job_book *book, const struct queue_conf *queues, size_t n_queues)
 {
     for (size_t i = 0; i < book->n_queues; i++) {
-        book->queues[i]->weight = 1;
-        book->queues[i]->gpu_milli_cap = 0;
+        struct job_queue *q = book->queues[i];
+
+        q->weight = 1;
+        q->gpu_milli_cap = q->gpu_milli_deserved = 0;
+        q->preempt = false;
+        q->min_run_us = 0;
     }
     for (size_t i = 0; i < n_queues; i++) {
         struct job_queue *q = book_queue(book, queues[i].name);
 
         q->weight = queues[i].weight > 0 ? queues[i].weight : 1;
         q->gpu_milli_cap = queues[i].gpu_milli_cap;
+        q->gpu_milli_deserved = queues[i].gpu_milli_deserved;
+        q->preempt = queues[i].preempt;
+        q->min_run_us = queues[i].min_run_s * US_PER_S;
     }
 }
 
@@ -284,13 +294,24 @@ static void job_reset_tasks(struct job *job)
     }
 }
 
+/* All tasks that end by themselves have succeeded: services are stopped. */
+static bool job_is_done(const struct job *job)
+{
+    for (size_t i = 0; i < job->n_tasks; i++)
+        if (!job->tasks[i].role->service && job->tasks[i].state != TASK_SUCCEEDED)
+            return false;
+    return true;
+}
+
 /* Nothing of the job runs any more: it becomes what it was stopped for. */
 static void job_finish(struct job_book *book, struct job *job, enum job_state to, uint64_t now_us)
 {
-    if (to == JOB_RETRYING) {
+    if (to == JOB_QUEUED && job_is_done(job))
+        to = JOB_SUCCEEDED; /* it ended by itself just before it was ended */
+    if (to == JOB_RETRYING)
         job->retry_us = now_us + job_backoff_us(job);
+    if (to == JOB_RETRYING || to == JOB_QUEUED)
         job_reset_tasks(job);
-    }
     job_set_state(book, job, to, now_us);
 }
 
@@ -311,6 +332,15 @@ static void job_stop(struct job_book *book, struct job *job, enum job_state endi
         task->state = TASK_STOPPING;
         book->effects.stop(book->effects.arg, task, job->spec->grace_ms * US_PER_MS);
     }
+}
+
+void job_evict(struct job_book *book, struct job *job, const struct job *for_job, uint64_t now_us)
+{
+    job->evictions++;
+    job->evicted_for = for_job->number;
+    job_set_why(book, job, "ended to make room for job %s of queue %s; waits again",
+                for_job->spec->name, for_job->queue->name);
+    job_stop(book, job, JOB_QUEUED, now_us);
 }
 
 void job_on_task_failure(struct job_book *book, struct job *job, struct job_task *task,
@@ -334,15 +364,6 @@ void job_on_task_failure(struct job_book *book, struct job *job, struct job_task
         if (!job_has_active(job))
             job_set_state(book, job, JOB_RETRYING, now_us);
     }
-}
-
-/* All tasks that end by themselves have succeeded: services are stopped. */
-static bool job_is_done(const struct job *job)
-{
-    for (size_t i = 0; i < job->n_tasks; i++)
-        if (!job->tasks[i].role->service && job->tasks[i].state != TASK_SUCCEEDED)
-            return false;
-    return true;
 }
 
 /* A job whose placed tasks have all begun runs. */

@@ -8,7 +8,8 @@
  * Order: in a queue higher priority first, then first in, first out; the first that has no room
  * keeps the rest of its queue waiting, so that a large gang is never overtaken for ever. One that
  * can never fit is told so and passed over. Among queues the one with the least GPU (then CPU) in
- * use per weight goes first; a queue never holds more GPU than its cap.
+ * use per weight goes first; a queue never holds more GPU than its cap. A waiting gang may end
+ * others (placer/preempt.h) where its queue allows it; they go back to their place in their queue.
  *
  * Owns:      job_book: all jobs, live and ended, and their placements.
  * Called by: the controller: submit and cancel for operators, job_book_step after every change and
@@ -72,8 +73,10 @@ struct job_spec {
     uint32_t priority; /* higher goes first */
     bool gang;
     uint32_t retries;
-    uint32_t backoff_ms; /* before the first retry; doubles, at most 60 s */
-    uint32_t grace_ms;   /* from SIGTERM to SIGKILL */
+    uint32_t backoff_ms;   /* before the first retry; doubles, at most 60 s */
+    uint32_t grace_ms;     /* from SIGTERM to SIGKILL */
+    bool preemptible;      /* a gang may be ended for another (queues decide whether) */
+    uint32_t checkpoint_s; /* work is saved so often: what an end costs. 0: never */
     struct role_spec *roles;
     size_t n_roles;
     const char *json; /* as it was submitted, for `show` and the store */
@@ -113,7 +116,9 @@ struct job {
     enum job_state ending; /* STOPPING: what it becomes when every task has ended */
     struct job_task *tasks;
     size_t n_tasks;
-    uint32_t failures; /* of tasks, by themselves; over spec->retries the job fails */
+    uint32_t failures;    /* of tasks, by themselves; over spec->retries the job fails */
+    uint32_t evictions;   /* ends for the sake of others; never counted as failures */
+    uint64_t evicted_for; /* number of the job that the last one was for */
     uint64_t submitted_us;
     uint64_t first_start_us; /* 0: not yet; less submitted_us: the wait for room */
     uint64_t start_us;       /* of the last start */

@@ -13,6 +13,10 @@ struct job_queue {
     char *name;
     uint32_t weight;        /* >= 1 */
     uint32_t gpu_milli_cap; /* 0: none */
+    uint32_t gpu_milli_deserved;
+    bool preempt;
+    uint64_t min_run_us;
+    size_t index; /* in the book */
     uint64_t used_gpu_milli, used_cpu_milli;
     const struct job *blocked_by; /* in one step: its first job that has no room */
 };
@@ -27,6 +31,8 @@ struct job_book {
     size_t n_queues;
     struct map tasks; /* by unit id: tasks whose unit has not ended */
     uint64_t step;
+    uint64_t protected_until_us; /* in one step: when the first gang that a waiting one would end
+                                    has run its minimum; UINT64_MAX: none */
 };
 
 /* Moves the job; insists that the table of states allows it. */
@@ -43,6 +49,22 @@ void task_end(struct job_book *book, struct job_task *task, enum task_state stat
 /* A task failed by itself (its text says how): spend a retry, or give up. */
 void job_on_task_failure(struct job_book *book, struct job *job, struct job_task *task,
                          uint64_t now_us);
+/* A gang that waits for room: ends others for it where the rules of the queues allow it and that
+ * makes room (placer/preempt.h). Returns how many are being ended for it, now or since an earlier
+ * call. */
+size_t job_preempt(struct job_book *book, struct job *job, const struct plan_request *reqs,
+                   size_t n_reqs, uint64_t now_us);
+/* Whether every job that others are being ended for still fits once they are gone, as the view
+ * stands now. placed: the job that was placed just now, which must not take the room that is made
+ * for another; it is not looked at itself. ret_first: one that would not fit. */
+bool job_preemptors_have_room(struct job_book *book, const struct job *placed,
+                              const struct job **ret_first);
+/* What the pending tasks ask for, in order of rank; ret_tasks says whose it is. Both have room for
+ * all tasks. */
+size_t job_pending(const struct job *job, struct plan_request *ret_reqs,
+                   struct job_task **ret_tasks);
+/* Ends a running gang for the sake of another; it goes back to its queue. */
+void job_evict(struct job_book *book, struct job *job, const struct job *for_job, uint64_t now_us);
 /* Frees a job that holds nothing any more (book_forget_old) or with its book. */
 void job_free(struct job_book *book, struct job *job);
 

@@ -126,6 +126,13 @@ static const struct conf_field job_fields[] = {
               .doc = "Wait before the first retry; doubles with each, up to a minute."),
     CONF_UINT(struct job_raw, spec.grace_ms, "grace_ms", .unit = "ms", .max = HOUR_MS,
               .dflt = 10000, .doc = "From SIGTERM to SIGKILL when a task is stopped."),
+    CONF_BOOL(struct job_raw, spec.preemptible, "preemptible", .dflt = true,
+              .doc = "Its gang may be ended for another: see `preempt` and `gpu_milli_deserved` of "
+                     "queues.json. It waits again, and starts anew."),
+    CONF_UINT(struct job_raw, spec.checkpoint_s, "checkpoint_s", .unit = "s", .max = 604800,
+              .doc =
+                  "It saves its work so often, from its start on: what was done since is what an "
+                  "end costs, and gangs that lose least end first. 0: never, all is lost."),
     CONF_LIST(struct job_raw, tasks, "tasks", .required = true, .min = 1, .max = ROLES_MAX,
               .table = &role_table, .doc = "The kinds of tasks; see `tasks`."),
     CONF_END,

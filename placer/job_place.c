@@ -68,9 +68,8 @@ static void job_start_placed(struct job_book *book, struct job *job, uint64_t no
     job_on_task_failure(book, job, failed, now_us);
 }
 
-/* What the pending tasks ask for, in order of rank; ret_tasks says whose it is. */
-static size_t job_pending(const struct job *job, struct plan_request *ret_reqs,
-                          struct job_task **ret_tasks)
+size_t job_pending(const struct job *job, struct plan_request *ret_reqs,
+                   struct job_task **ret_tasks)
 {
     size_t n = 0;
 
@@ -105,6 +104,20 @@ enum try_outcome {
     TRY_NEVER, /* some can never have room, the others are placed */
 };
 
+/* False, and the plan rewound, when it takes the room that others are being ended to make. */
+static bool plan_spares_preemptors(struct job_book *book, const struct job *placed,
+                                   struct plan *plan, struct plan_why *why)
+{
+    const struct job *first;
+
+    if (job_preemptors_have_room(book, placed, &first))
+        return true;
+    plan_rewind(plan, (struct plan_mark){0});
+    snprintf(why->text, sizeof(why->text), "the room is being made for job %s of queue %s",
+             first->spec->name, first->queue->name);
+    return false;
+}
+
 static enum try_outcome job_try_gang(struct job_book *book, const struct plan_request *reqs,
                                      struct job_task **tasks, size_t n, struct plan_why *why)
 {
@@ -113,6 +126,8 @@ static enum try_outcome job_try_gang(struct job_book *book, const struct plan_re
 
     plan_init(&plan, book->view);
     r = plan_gang(&plan, reqs, n, why);
+    if (r == PLAN_OK && !plan_spares_preemptors(book, tasks[0]->job, &plan, why))
+        r = PLAN_E_NO_ROOM;
     for (size_t i = 0; i < plan.n; i++)
         task_place(tasks[plan.placements[i].task], &plan.placements[i]);
     plan_fini(&plan);
@@ -140,6 +155,8 @@ static enum try_outcome job_try_each(struct job_book *book, const struct plan_re
                      reqs[i].gpu_milli);
         else
             one = plan_task(&plan, &reqs[i], &this_why);
+        if (one == PLAN_OK && !plan_spares_preemptors(book, tasks[0]->job, &plan, &this_why))
+            one = PLAN_E_NO_ROOM;
         if (one == PLAN_OK) {
             task_place(tasks[i], &plan.placements[0]);
         } else if (r == TRY_PLACED || (r == TRY_NEVER && one == PLAN_E_NO_ROOM)) {
@@ -179,11 +196,16 @@ static enum try_outcome job_try(struct job_book *book, struct job *job, uint64_t
     const size_t n = job_pending(job, reqs, tasks);
     struct plan_why why = {0};
     enum try_outcome r = job_check_cap(job, reqs, n, &why);
-    bool any = false;
+    bool any = false, may_preempt = true;
+    size_t n_ending = 0;
 
     if (r == TRY_PLACED)
         r = job->spec->gang ? job_try_gang(book, reqs, tasks, n, &why)
                             : job_try_each(book, reqs, tasks, n, &why);
+    else
+        may_preempt = false; /* the queue's cap is in the way, not room */
+    if (r == TRY_WAITS && job->spec->gang && may_preempt)
+        n_ending = job_preempt(book, job, reqs, n, now_us);
     for (size_t i = 0; i < n; i++)
         any = any || tasks[i]->placed;
     free(reqs);
@@ -193,7 +215,10 @@ static enum try_outcome job_try(struct job_book *book, struct job *job, uint64_t
         job_start_placed(book, job, now_us);
     else if (job->state == JOB_QUEUED)
         job_set_state(book, job, JOB_WAITING, now_us);
-    if (r != TRY_PLACED && job_wants_room(job, now_us))
+    if (n_ending > 0)
+        job_set_why(book, job, "waits until %zu job%s ended to make room for it", n_ending,
+                    n_ending > 1 ? "s have" : " has");
+    else if (r != TRY_PLACED && job_wants_room(job, now_us))
         job_set_why(book, job, "%s%s: %s", any ? "some tasks run, the rest " : "",
                     r == TRY_WAITS ? "waits for room" : "can never start here", why.text);
     return r;
@@ -255,6 +280,7 @@ void job_book_step(struct job_book *book, uint64_t now_us)
 
     book_forget_old(book);
     book->step++;
+    book->protected_until_us = UINT64_MAX;
     for (size_t i = 0; i < book->n_queues; i++)
         book->queues[i]->blocked_by = NULL;
     list_each (&book->jobs, it) {
@@ -283,7 +309,7 @@ void job_book_step(struct job_book *book, uint64_t now_us)
 
 uint64_t job_book_next_us(const struct job_book *book)
 {
-    uint64_t next_us = UINT64_MAX;
+    uint64_t next_us = book->protected_until_us;
 
     list_each (&book->jobs, it) {
         const struct job *job = list_entry(it, struct job, node);

@@ -298,6 +298,121 @@ static void a_queue_never_holds_more_than_its_cap(void **state)
     assert_int_equal(cards_in_use(f), 2);
 }
 
+/* The low one goes, waits again, and starts anew. */
+static void a_higher_priority_ends_a_lower_one_where_the_queue_says_so(void **state)
+{
+    struct fixture *f = *state;
+    const struct queue_conf queues[] = {
+        {.name = "q", .weight = 1, .preempt = true, .min_run_s = 60}};
+    struct job *low, *low2, *high;
+
+    job_book_set_queues(f->book, queues, 1);
+    low = submit_cards(f, "low", "\"queue\":\"q\",\"retries\":0,", 2);
+    all_started(f, low);
+    f->now_us += 10 * US_PER_S;
+    low2 = submit_cards(f, "low2", "\"queue\":\"q\",", 2);
+    all_started(f, low2);
+    f->now_us += 30 * US_PER_S;
+    high = submit_cards(f, "high", "\"queue\":\"q\",\"priority\":1,", 2);
+    assert_int_equal(high->state, JOB_WAITING); /* both have run less than their minute */
+    assert_int_equal(f->n_stopped, 0);
+    assert_int_equal(job_book_next_us(f->book), low->start_us + 60 * US_PER_S);
+
+    f->now_us += 25 * US_PER_S;
+    job_book_step(f->book, f->now_us);
+    job_book_step(f->book, f->now_us); /* a second look ends nobody else */
+    assert_int_equal(low->state, JOB_STOPPING);
+    assert_int_equal(low2->state, JOB_RUNNING); /* protected for 5 s more */
+    assert_int_equal(f->n_stopped, 2);
+    assert_says(high->why, "1 job has ended to make room");
+    exited(f, low, 0, -15);
+    assert_int_equal(high->state, JOB_WAITING);
+    exited(f, low, 1, -15);
+    assert_int_equal(high->state, JOB_STARTING);
+    assert_int_equal(low->state, JOB_WAITING);
+    assert_int_equal(low->failures, 0);
+    assert_int_equal(low->evictions, 1);
+    exited(f, high, 0, 0);
+    exited(f, high, 1, 0);
+    assert_int_equal(low->state, JOB_STARTING); /* with its retries untouched */
+    assert_int_equal(cards_in_use(f), 4);
+}
+
+/* maxRetry 3: five evictions are no failures, the fourth failure is the end. */
+static void evictions_never_count_as_retries(void **state)
+{
+    struct fixture *f = *state;
+    const struct queue_conf queues[] = {{.name = "q", .weight = 1, .preempt = true}};
+    struct job *low;
+
+    job_book_set_queues(f->book, queues, 1);
+    low = submit_cards(f, "low", "\"queue\":\"q\",\"retries\":3,", 4);
+    for (int i = 0; i < 5; i++) {
+        char name[16];
+        struct job *high;
+
+        all_started(f, low);
+        snprintf(name, sizeof(name), "high%d", i);
+        high = submit_cards(f, name, "\"queue\":\"q\",\"priority\":1,", 1);
+        for (size_t t = 0; t < 4; t++)
+            exited(f, low, t, -15);
+        assert_int_equal(high->state, JOB_STARTING);
+        assert_int_equal(low->state, JOB_WAITING);
+        exited(f, high, 0, 0);
+        assert_int_equal(low->state, JOB_STARTING);
+    }
+    assert_int_equal(low->evictions, 5);
+    assert_int_equal(low->failures, 0);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(low->state, JOB_STARTING);
+        exited(f, low, 0, 1);
+        for (size_t t = 1; t < 4; t++)
+            exited(f, low, t, -15);
+        f->now_us += 100 * US_PER_S;
+        job_book_step(f->book, f->now_us);
+    }
+    assert_int_equal(low->state, JOB_FAILED);
+    assert_int_equal(cards_in_use(f), 0);
+}
+
+/* a and b deserve two cards each. */
+static void a_queue_takes_back_its_own_once_and_then_all_is_quiet(void **state)
+{
+    struct fixture *f = *state;
+    const struct queue_conf queues[] = {{.name = "a", .weight = 1, .gpu_milli_deserved = 2000},
+                                        {.name = "b", .weight = 1, .gpu_milli_deserved = 2000}};
+    struct job *a[4], *b[3];
+    int n_stopping = 0;
+
+    job_book_set_queues(f->book, queues, 2);
+    for (int i = 0; i < 4; i++) {
+        char name[8];
+
+        snprintf(name, sizeof(name), "a%d", i);
+        a[i] = submit_cards(f, name, "\"queue\":\"a\",", 1);
+        all_started(f, a[i]);
+        f->now_us += US_PER_S;
+    }
+    b[0] = submit_cards(f, "b0", "\"queue\":\"b\",", 2);
+    for (int i = 0; i < 4; i++)
+        n_stopping += a[i]->state == JOB_STOPPING;
+    assert_int_equal(n_stopping, 2);
+    assert_int_equal(a[2]->state, JOB_STOPPING); /* the youngest have least to lose */
+    assert_int_equal(a[3]->state, JOB_STOPPING);
+    exited(f, a[2], 0, -15);
+    exited(f, a[3], 0, -15);
+    assert_int_equal(b[0]->state, JOB_STARTING);
+    all_started(f, b[0]);
+    b[1] = submit_cards(f, "b1", "\"queue\":\"b\",\"priority\":9,", 1);
+    for (int i = 0; i < 100; i++) {
+        f->now_us += 10 * US_PER_S;
+        job_book_step(f->book, f->now_us);
+    }
+    assert_int_equal(f->n_stopped, 2); /* each queue holds what it deserves */
+    assert_int_equal(b[1]->state, JOB_WAITING);
+    assert_int_equal(a[2]->state, JOB_WAITING);
+}
+
 static void a_job_that_can_never_fit_says_so_and_blocks_nobody(void **state)
 {
     struct fixture *f = *state;
@@ -735,6 +850,9 @@ int main(void)
         TEST(another_queue_is_not_held_up),
         TEST(the_queue_that_holds_less_per_weight_goes_first),
         TEST(a_queue_never_holds_more_than_its_cap),
+        TEST(a_higher_priority_ends_a_lower_one_where_the_queue_says_so),
+        TEST(evictions_never_count_as_retries),
+        TEST(a_queue_takes_back_its_own_once_and_then_all_is_quiet),
         TEST(a_job_that_can_never_fit_says_so_and_blocks_nobody),
         TEST(a_failed_task_stops_the_gang_and_all_start_again_after_the_back_off),
         TEST(the_back_off_doubles_up_to_a_minute),
