@@ -25,13 +25,21 @@ def run(*argv):
     return r.stdout.rstrip() + "\n"
 
 
+def listed(text):
+    """The verbs, or subjects of a verb, that a --help lists."""
+    return re.findall(r"^  (\w[\w-]*) +\S", text, re.M)
+
+
 def cli_page(build):
     """One section a verb, one a program of loadtest/."""
     penstock = build / "penstock/penstock"
     top = run(penstock, "--help")
     page = [CLI_HEAD, "\n## penstock\n\n```\n", top, "```\n"]
-    for verb in re.findall(r"^  (\w[\w-]*) +\S", top, re.M):
-        page += [f"\n## penstock {verb}\n\n```\n", run(penstock, verb, "--help"), "```\n"]
+    for verb in listed(top):
+        text = run(penstock, verb, "--help")
+        page += [f"\n## penstock {verb}\n\n```\n", text, "```\n"]
+        for subject in listed(text) if verb == "simulate" else []:
+            page += [f"\n## penstock {verb} {subject}\n\n```\n", run(penstock, verb, subject, "--help"), "```\n"]
     for program in ("penstock-load", "penstock-model", "penstock-train", "penstock-light", "penstock-fault"):
         page += [f"\n## {program}\n\n```\n", run(build / "loadtest" / program, "--help"), "```\n"]
     return "".join(page)
