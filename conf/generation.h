@@ -33,7 +33,8 @@ struct queue_conf {
     uint32_t gpu_milli_cap; /* 0: none */
     uint32_t gpu_milli_deserved;
     bool preempt;
-    uint32_t min_run_s; /* its jobs run so long before they are ended for others */
+    uint32_t max_wait_s; /* 0: none */
+    uint32_t min_run_s;  /* its jobs run so long before they are ended for others */
 };
 
 struct generation {

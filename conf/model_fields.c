@@ -267,6 +267,10 @@ static const struct conf_field queue_fields[] = {
               .doc =
                   "A gang that waits ends gangs of strictly lower priority of this queue when that "
                   "makes room for it. They wait again, and start anew; that is no failure."),
+    CONF_UINT(struct queue_conf, max_wait_s, "max_wait_s", .unit = "s", .max = 31536000,
+              .doc =
+                  "A job that has waited so long goes before all others, of every queue, and they "
+                  "start only where they leave it its room. 0: other queues never wait for it."),
     CONF_UINT(struct queue_conf, min_run_s, "min_run_s", .unit = "s", .max = 604800, .dflt = 60,
               .doc = "A gang of this queue runs at least so long before it is ended for another."),
     CONF_END,

@@ -162,6 +162,9 @@ static void put_job_members(struct json_out *o, const struct controller_jobs *j,
     json_out_uint(o, "retries", job->spec->retries);
     json_out_uint(o, "failures", job->failures);
     json_out_uint(o, "evictions", job->evictions);
+    if (job->state == JOB_WAITING && job->expected_us != UINT64_MAX)
+        json_out_uint(o, "expected_in_us",
+                      job->expected_us > now_us ? job->expected_us - now_us : 0);
     json_out_uint(o, "age_us", now_us - job->submitted_us);
     json_out_uint(o, "waited_us",
                   (job->first_start_us != 0 ? job->first_start_us : end_us) - job->submitted_us);

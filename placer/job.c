@@ -167,7 +167,7 @@ void job_book_set_queues(struct job_book *book, const struct queue_conf *queues,
         q->weight = 1;
         q->gpu_milli_cap = q->gpu_milli_deserved = 0;
         q->preempt = false;
-        q->min_run_us = 0;
+        q->min_run_us = q->max_wait_us = 0;
     }
     for (size_t i = 0; i < n_queues; i++) {
         struct job_queue *q = book_queue(book, queues[i].name);
@@ -177,6 +177,7 @@ void job_book_set_queues(struct job_book *book, const struct queue_conf *queues,
         q->gpu_milli_deserved = queues[i].gpu_milli_deserved;
         q->preempt = queues[i].preempt;
         q->min_run_us = queues[i].min_run_s * US_PER_S;
+        q->max_wait_us = queues[i].max_wait_s * US_PER_S;
     }
 }
 
@@ -212,6 +213,7 @@ enum job_outcome job_submit(struct job_book *book, struct job_spec *spec, uint64
     job->spec = spec;
     job->queue = book_queue(book, spec->queue);
     job->submitted_us = now_us;
+    job->expected_us = UINT64_MAX;
     for (size_t r = 0; r < spec->n_roles; r++)
         job->n_tasks += spec->roles[r].count;
     job->tasks = xcalloc(job->n_tasks, sizeof(*job->tasks));

@@ -5,11 +5,13 @@
  * room and is tried again alone. The job has succeeded when every task that is not a service has
  * ended with status 0; services (ps) are then stopped.
  *
- * Order: in a queue higher priority first, then first in, first out; the first that has no room
- * keeps the rest of its queue waiting, so that a large gang is never overtaken for ever. One that
- * can never fit is told so and passed over. Among queues the one with the least GPU (then CPU) in
- * use per weight goes first; a queue never holds more GPU than its cap. A waiting gang may end
- * others (placer/preempt.h) where its queue allows it; they go back to their place in their queue.
+ * Order: in a queue higher priority first, then first in, first out. Behind the first that has no
+ * room only those start that do not delay it: they leave it its room, or end before it is free, by
+ * their estimate; so a large gang is never overtaken for ever. One that can never fit is told so
+ * and passed over. A job that has waited longer than its queue's max_wait_s goes before all others,
+ * and every queue leaves it its room. Among queues the one with the least GPU (then CPU) in use per
+ * weight goes first; a queue never holds more GPU than its cap. A waiting gang may end others
+ * (placer/preempt.h) where its queue allows it; they go back to their place in their queue.
  *
  * Owns:      job_book: all jobs, live and ended, and their placements.
  * Called by: the controller: submit and cancel for operators, job_book_step after every change and
@@ -76,6 +78,7 @@ struct job_spec {
     uint32_t backoff_ms;   /* before the first retry; doubles, at most 60 s */
     uint32_t grace_ms;     /* from SIGTERM to SIGKILL */
     bool preemptible;      /* a gang may be ended for another (queues decide whether) */
+    uint32_t estimate_s;   /* it runs about so long. 0: not known */
     uint32_t checkpoint_s; /* work is saved so often: what an end costs. 0: never */
     struct role_spec *roles;
     size_t n_roles;
@@ -117,6 +120,7 @@ struct job {
     struct job_task *tasks;
     size_t n_tasks;
     uint32_t failures;    /* of tasks, by themselves; over spec->retries the job fails */
+    uint64_t expected_us; /* WAITING: when it will start, by estimates; UINT64_MAX: not known */
     uint32_t evictions;   /* ends for the sake of others; never counted as failures */
     uint64_t evicted_for; /* number of the job that the last one was for */
     uint64_t submitted_us;

@@ -16,9 +16,12 @@ struct job_queue {
     uint32_t gpu_milli_deserved;
     bool preempt;
     uint64_t min_run_us;
-    size_t index; /* in the book */
+    uint64_t max_wait_us; /* 0: none */
+    size_t index;         /* in the book */
     uint64_t used_gpu_milli, used_cpu_milli;
     const struct job *blocked_by; /* in one step: its first job that has no room */
+    bool blocked_by_cap;          /* it waits for others of the queue to end, not for room */
+    uint32_t n_tried_behind;      /* in one step: jobs tried after that */
 };
 
 struct job_book {
@@ -63,6 +66,17 @@ bool job_preemptors_have_room(struct job_book *book, const struct job *placed,
  * all tasks. */
 size_t job_pending(const struct job *job, struct plan_request *ret_reqs,
                    struct job_task **ret_tasks);
+/* When a waiting job has room if every job that runs ends by its estimate; UINT64_MAX: not known.
+ */
+uint64_t job_expected_us(struct job_book *book, const struct job *job, uint64_t now_us);
+/* It waits longer than its queue wants. */
+bool job_is_overdue(const struct job *job, uint64_t now_us);
+/* Whether what was just placed, of job `placed` (plan, which stands in the view), lets the waiting
+ * job start as early as without it: because it leaves it its room, or ends before by 1.5 times its
+ * estimate. An overdue job, and one that waits for jobs without estimates, must be left its room.
+ */
+bool job_keeps_its_turn(struct job_book *book, const struct job *waiting, const struct job *placed,
+                        const struct plan *plan, uint64_t now_us);
 /* Ends a running gang for the sake of another; it goes back to its queue. */
 void job_evict(struct job_book *book, struct job *job, const struct job *for_job, uint64_t now_us);
 /* Frees a job that holds nothing any more (book_forget_old) or with its book. */

@@ -7,6 +7,8 @@
 
 #include "base/xalloc.h"
 
+#define BEHIND_MAX 32 /* jobs of a queue tried in a step behind its first that has no room */
+
 /* ---- starting ---- */
 
 static struct plan_request task_request(const struct job_task *task)
@@ -104,29 +106,48 @@ enum try_outcome {
     TRY_NEVER, /* some can never have room, the others are placed */
 };
 
-/* False, and the plan rewound, when it takes the room that others are being ended to make. */
-static bool plan_spares_preemptors(struct job_book *book, const struct job *placed,
-                                   struct plan *plan, struct plan_why *why)
+/* False, and the plan rewound, when what was just placed of the job takes room that is another's:
+ * that is being made for it, that the first of the queue waits for, or an overdue one of any queue.
+ */
+static bool plan_is_fair(struct job_book *book, const struct job *job, struct plan *plan,
+                         struct plan_why *why, uint64_t now_us)
 {
     const struct job *first;
 
-    if (job_preemptors_have_room(book, placed, &first))
-        return true;
+    if (!job_preemptors_have_room(book, job, &first)) {
+        snprintf(why->text, sizeof(why->text), "the room is being made for job %s of queue %s",
+                 first->spec->name, first->queue->name);
+        goto unfair;
+    }
+    for (size_t i = 0; i < book->n_queues; i++) {
+        const struct job *waiting = book->queues[i]->blocked_by;
+
+        if (waiting == NULL || waiting == job || book->queues[i]->blocked_by_cap)
+            continue;
+        if ((waiting->queue != job->queue && !job_is_overdue(waiting, now_us)) ||
+            job_keeps_its_turn(book, waiting, job, plan, now_us))
+            continue;
+        snprintf(why->text, sizeof(why->text), "it would delay job %s of queue %s",
+                 waiting->spec->name, waiting->queue->name);
+        goto unfair;
+    }
+    return true;
+
+unfair:
     plan_rewind(plan, (struct plan_mark){0});
-    snprintf(why->text, sizeof(why->text), "the room is being made for job %s of queue %s",
-             first->spec->name, first->queue->name);
     return false;
 }
 
 static enum try_outcome job_try_gang(struct job_book *book, const struct plan_request *reqs,
-                                     struct job_task **tasks, size_t n, struct plan_why *why)
+                                     struct job_task **tasks, size_t n, struct plan_why *why,
+                                     uint64_t now_us)
 {
     struct plan plan;
     enum plan_outcome r;
 
     plan_init(&plan, book->view);
     r = plan_gang(&plan, reqs, n, why);
-    if (r == PLAN_OK && !plan_spares_preemptors(book, tasks[0]->job, &plan, why))
+    if (r == PLAN_OK && !plan_is_fair(book, tasks[0]->job, &plan, why, now_us))
         r = PLAN_E_NO_ROOM;
     for (size_t i = 0; i < plan.n; i++)
         task_place(tasks[plan.placements[i].task], &plan.placements[i]);
@@ -137,7 +158,8 @@ static enum try_outcome job_try_gang(struct job_book *book, const struct plan_re
 /* Each task for itself: as many as have room and stay under the queue's cap. why: of the first that
  * waits, or else of the first that never fits. */
 static enum try_outcome job_try_each(struct job_book *book, const struct plan_request *reqs,
-                                     struct job_task **tasks, size_t n, struct plan_why *why)
+                                     struct job_task **tasks, size_t n, struct plan_why *why,
+                                     uint64_t now_us)
 {
     const struct job_queue *q = n > 0 ? tasks[0]->job->queue : NULL;
     enum try_outcome r = TRY_PLACED;
@@ -155,7 +177,7 @@ static enum try_outcome job_try_each(struct job_book *book, const struct plan_re
                      reqs[i].gpu_milli);
         else
             one = plan_task(&plan, &reqs[i], &this_why);
-        if (one == PLAN_OK && !plan_spares_preemptors(book, tasks[0]->job, &plan, &this_why))
+        if (one == PLAN_OK && !plan_is_fair(book, tasks[0]->job, &plan, &this_why, now_us))
             one = PLAN_E_NO_ROOM;
         if (one == PLAN_OK) {
             task_place(tasks[i], &plan.placements[0]);
@@ -188,23 +210,25 @@ static enum try_outcome job_check_cap(const struct job *job, const struct plan_r
     return want > q->gpu_milli_cap ? TRY_NEVER : TRY_WAITS;
 }
 
-/* Place what there is room for, start it, say what the rest waits for. */
-static enum try_outcome job_try(struct job_book *book, struct job *job, uint64_t now_us)
+/* Place what there is room for, start it, say what the rest waits for. One behind the first of its
+ * queue that has no room stays queued unless it delays nobody. */
+static void job_try(struct job_book *book, struct job *job, uint64_t now_us)
 {
     struct plan_request *reqs = xcalloc(job->n_tasks, sizeof(*reqs));
     struct job_task **tasks = xcalloc(job->n_tasks, sizeof(struct job_task *));
     const size_t n = job_pending(job, reqs, tasks);
+    struct job_queue *q = job->queue;
+    const struct job *behind = q->blocked_by;
     struct plan_why why = {0};
     enum try_outcome r = job_check_cap(job, reqs, n, &why);
-    bool any = false, may_preempt = true;
+    const bool is_capped = r != TRY_PLACED;
     size_t n_ending = 0;
+    bool any = false;
 
-    if (r == TRY_PLACED)
-        r = job->spec->gang ? job_try_gang(book, reqs, tasks, n, &why)
-                            : job_try_each(book, reqs, tasks, n, &why);
-    else
-        may_preempt = false; /* the queue's cap is in the way, not room */
-    if (r == TRY_WAITS && job->spec->gang && may_preempt)
+    if (!is_capped)
+        r = job->spec->gang ? job_try_gang(book, reqs, tasks, n, &why, now_us)
+                            : job_try_each(book, reqs, tasks, n, &why, now_us);
+    if (r == TRY_WAITS && !is_capped && job->spec->gang && behind == NULL)
         n_ending = job_preempt(book, job, reqs, n, now_us);
     for (size_t i = 0; i < n; i++)
         any = any || tasks[i]->placed;
@@ -213,24 +237,42 @@ static enum try_outcome job_try(struct job_book *book, struct job *job, uint64_t
 
     if (any)
         job_start_placed(book, job, now_us);
-    else if (job->state == JOB_QUEUED)
+    else if (job->state == JOB_QUEUED && behind == NULL)
         job_set_state(book, job, JOB_WAITING, now_us);
+    else if (job->state == JOB_WAITING && behind != NULL)
+        job_set_state(book, job, JOB_QUEUED, now_us);
+    if (r == TRY_WAITS && behind == NULL) {
+        q->blocked_by = job;
+        q->blocked_by_cap = is_capped;
+        job->expected_us = is_capped ? UINT64_MAX : job_expected_us(book, job, now_us);
+    } else if (r == TRY_WAITS) {
+        q->n_tried_behind++;
+        job->expected_us = UINT64_MAX;
+    }
     if (n_ending > 0)
         job_set_why(book, job, "waits until %zu job%s ended to make room for it", n_ending,
                     n_ending > 1 ? "s have" : " has");
+    else if (r == TRY_WAITS && behind != NULL && !any && job_wants_room(job, now_us))
+        job_set_why(book, job, "behind job %s in queue %s; by itself: %s", behind->spec->name,
+                    q->name, why.text);
     else if (r != TRY_PLACED && job_wants_room(job, now_us))
         job_set_why(book, job, "%s%s: %s", any ? "some tasks run, the rest " : "",
                     r == TRY_WAITS ? "waits for room" : "can never start here", why.text);
-    return r;
 }
 
 /* ---- order ---- */
 
-/* a goes before b: the queue with the smaller share first; in a queue priority, then age. */
-static bool job_goes_before(const struct job *a, const struct job *b)
+/* a goes before b: overdue ones by age; then the queue with the smaller share first; in a queue
+ * priority, then age. */
+static bool job_goes_before(const struct job *a, const struct job *b, uint64_t now_us)
 {
     const struct job_queue *qa = a->queue, *qb = b->queue;
+    const bool is_overdue = job_is_overdue(a, now_us);
 
+    if (is_overdue != job_is_overdue(b, now_us))
+        return is_overdue;
+    if (is_overdue)
+        return a->number < b->number;
     if (qa == qb) {
         if (a->spec->priority != b->spec->priority)
             return a->spec->priority > b->spec->priority;
@@ -251,10 +293,12 @@ static struct job *book_next(struct job_book *book, uint64_t now_us)
     list_each (&book->jobs, it) {
         struct job *job = list_entry(it, struct job, node);
 
-        if (job->tried_step == book->step || job->queue->blocked_by != NULL ||
-            !job_wants_room(job, now_us))
+        if (job->tried_step == book->step || !job_wants_room(job, now_us))
             continue;
-        if (best == NULL || job_goes_before(job, best))
+        if (job->queue->blocked_by != NULL &&
+            (job->queue->blocked_by_cap || job->queue->n_tried_behind >= BEHIND_MAX))
+            continue;
+        if (best == NULL || job_goes_before(job, best, now_us))
             best = job;
     }
     return best;
@@ -281,8 +325,10 @@ void job_book_step(struct job_book *book, uint64_t now_us)
     book_forget_old(book);
     book->step++;
     book->protected_until_us = UINT64_MAX;
-    for (size_t i = 0; i < book->n_queues; i++)
+    for (size_t i = 0; i < book->n_queues; i++) {
         book->queues[i]->blocked_by = NULL;
+        book->queues[i]->n_tried_behind = 0;
+    }
     list_each (&book->jobs, it) {
         job = list_entry(it, struct job, node);
         if (job->retry_us > now_us)
@@ -293,8 +339,7 @@ void job_book_step(struct job_book *book, uint64_t now_us)
     }
     while ((job = book_next(book, now_us)) != NULL) {
         job->tried_step = book->step;
-        if (job_try(book, job, now_us) == TRY_WAITS)
-            job->queue->blocked_by = job;
+        job_try(book, job, now_us);
     }
     list_each (&book->jobs, it) {
         job = list_entry(it, struct job, node);

@@ -221,6 +221,96 @@ static void a_waiting_gang_is_not_overtaken_in_its_queue(void **state)
     assert_int_equal(small->state, JOB_STARTING);
 }
 
+/* Two of four cards are free in 100 s: a job of 60 s ends by 90 s at the latest as estimates go,
+ * one of 80 s by 120 s. */
+static void a_short_job_starts_before_a_waiting_gang_when_it_ends_in_time(void **state)
+{
+    struct fixture *f = *state;
+    struct job *a = submit_cards(f, "a", "\"estimate_s\":100,", 2);
+    struct job *big = submit_cards(f, "big", "", 4);
+    struct job *lengthy = submit_cards(f, "long", "\"estimate_s\":80,", 1);
+    struct job *brief = submit_cards(f, "brief", "\"estimate_s\":60,", 1);
+
+    assert_int_equal(big->state, JOB_WAITING);
+    assert_int_equal(big->expected_us, a->start_us + 100 * US_PER_S);
+    assert_int_equal(lengthy->state, JOB_QUEUED);
+    assert_says(lengthy->why, "behind job big in queue default");
+    assert_says(lengthy->why, "it would delay job big");
+    assert_int_equal(brief->state, JOB_STARTING);
+    f->now_us += 90 * US_PER_S;
+    exited(f, brief, 0, 0);
+    exited(f, a, 0, 0);
+    exited(f, a, 1, 0);
+    assert_int_equal(big->state, JOB_STARTING);
+}
+
+static void a_job_that_wants_other_cards_is_not_held_up_by_its_queue(void **state)
+{
+    struct fixture *f = *state;
+    const struct node_spec node = {.name = "b",
+                                   .cpu_milli = 8000,
+                                   .memory_mib = 8192,
+                                   .cards = {{"0", "A10", 24576}},
+                                   .n_cards = 1};
+    struct job *other;
+
+    submit_cards(f, "a", "", 2);
+    assert_int_equal(cluster_view_set_node(&f->view, &node, NULL), 1);
+    submit(
+        f,
+        "{\"job\":\"big\",\"gang\":true,\"tasks\":[{\"role\":\"w\",\"count\":4,\"command\":[\"x\"],"
+        "\"gpu\":{\"milli\":1000,\"models\":[\"T4\"]}}]}");
+    other = submit(f, "{\"job\":\"other\",\"tasks\":[{\"role\":\"w\",\"command\":[\"x\"],"
+                      "\"gpu\":{\"milli\":1000,\"models\":[\"A10\"]}}]}");
+    assert_int_equal(other->state, JOB_STARTING);
+}
+
+/* One card jobs of 10 s each without end in a queue, a gang of all cards in another: the gang
+ * starts when those that ran at its limit of 60 s have ended, 10 s later at most. */
+static void a_gang_starts_soon_after_its_longest_wait_whatever_others_submit(void **state)
+{
+    struct fixture *f = *state;
+    const struct queue_conf queues[] = {{.name = "stream", .weight = 1000},
+                                        {.name = "q", .weight = 1, .max_wait_s = 60}};
+    struct job *run[4] = {0}, *big;
+    uint64_t ends_us[4], big_us;
+    int n = 0;
+
+    job_book_set_queues(f->book, queues, 2);
+    for (int i = 0; i < 4; i++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "s%d", n++);
+        run[i] = submit_cards(f, name, "\"queue\":\"stream\",", 1);
+        all_started(f, run[i]);
+        ends_us[i] = f->now_us + (uint64_t)(i + 7) * US_PER_S;
+    }
+    big = submit_cards(f, "big", "\"queue\":\"q\",", 4);
+    big_us = f->now_us;
+    while (big->state != JOB_STARTING) {
+        assert_true(f->now_us <= big_us + 70 * US_PER_S);
+        f->now_us += US_PER_S;
+        for (int i = 0; i < 4; i++) {
+            char name[16];
+
+            if (run[i] == NULL || f->now_us < ends_us[i])
+                continue;
+            snprintf(name, sizeof(name), "s%d", n++);
+            submit_cards(f, name, "\"queue\":\"stream\",", 1); /* there is always a next one */
+            exited(f, run[i], 0, 0);
+            run[i] = job_find(f->book, name);
+            if (run[i]->state != JOB_STARTING) {
+                assert_true(f->now_us >= big_us + 60 * US_PER_S);
+                run[i] = NULL;
+                continue;
+            }
+            all_started(f, run[i]);
+            ends_us[i] = f->now_us + 10 * US_PER_S;
+        }
+    }
+    assert_true(f->now_us >= big_us + 60 * US_PER_S);
+}
+
 static void higher_priority_goes_first_and_age_decides_among_equals(void **state)
 {
     struct fixture *f = *state;
@@ -846,6 +936,9 @@ int main(void)
         TEST(a_gang_starts_together_runs_and_succeeds),
         TEST(two_gangs_of_four_on_four_cards_run_one_after_the_other),
         TEST(a_waiting_gang_is_not_overtaken_in_its_queue),
+        TEST(a_short_job_starts_before_a_waiting_gang_when_it_ends_in_time),
+        TEST(a_job_that_wants_other_cards_is_not_held_up_by_its_queue),
+        TEST(a_gang_starts_soon_after_its_longest_wait_whatever_others_submit),
         TEST(higher_priority_goes_first_and_age_decides_among_equals),
         TEST(another_queue_is_not_held_up),
         TEST(the_queue_that_holds_less_per_weight_goes_first),
