@@ -39,6 +39,13 @@ static const struct conf_field limits_fields[] = {
                      "full, is reset after this long (or half as long again); a connection that "
                      "takes nothing at all ends. 0: no limit.",
               .why = "CVE-2019-9517 and slow readers: each holds up to a window of memory."),
+    CONF_UINT(struct client_limits, settings_ack_s, "settings_ack_s", .unit = "s", .max = HOUR_S,
+              .dflt = 60,
+              .doc =
+                  "From our SETTINGS to the client's acknowledgement (looked at each half of it): "
+                  "then SETTINGS_TIMEOUT. 0: no limit.",
+              .why = "RFC 9113 6.5.3. Until it comes our limits do not bind the client; a network "
+                     "that takes a minute for one round trip serves no calls."),
     CONF_UINT(struct client_limits, idle_s, "idle_s", .unit = "s", .max = 7 * 24 * HOUR_S,
               .dflt = HOUR_S,
               .doc = "A connection without a call that sends nothing for so long is drained. 0: no "
@@ -106,8 +113,8 @@ static const struct conf_field limits_fields[] = {
               .why = "On loopback every local process shares one address: sidecars, tests."),
     CONF_UINT(struct client_limits, memory_shrink_percent, "memory_shrink_percent", .unit = "%",
               .min = 1, .max = 100, .dflt = 80,
-              .doc =
-                  "Of memory_mib in use: reserved for smaller windows; nothing happens at it yet.",
+              .doc = "Of memory_mib in use: every upload gets a window of 64 KiB, until less than "
+                     "three quarters of this are in use.",
               .why = "Envoy's first step, before anything is refused."),
     CONF_UINT(struct client_limits, memory_refuse_percent, "memory_refuse_percent", .unit = "%",
               .min = 1, .max = 100, .dflt = 90,

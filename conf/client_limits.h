@@ -14,7 +14,7 @@
 
 struct client_limits {
     uint32_t header_kib, header_fields, header_frames;
-    uint32_t block_s, stall_s, idle_s, request_s;
+    uint32_t block_s, stall_s, settings_ack_s, idle_s, request_s;
     uint32_t score, score_per_s;
     uint32_t resets, resets_per_s;
     uint32_t pings, ping_interval_ms;

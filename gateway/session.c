@@ -283,6 +283,7 @@ static const struct {
     [CONN_END_PINGS] = {"pings", COUNT_sessions_ended_pings, false},
     [CONN_END_HEADERS] = {"headers", COUNT_sessions_ended_headers, false},
     [CONN_END_ANSWERS] = {"answers", COUNT_sessions_ended_answers, false},
+    [CONN_END_SETTINGS] = {"settings", COUNT_sessions_ended_settings, false},
 };
 
 static void session_log_end(struct session *s, enum conn_end how, const char *why)

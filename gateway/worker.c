@@ -350,6 +350,8 @@ void worker_post_stop(struct worker *w)
 
 /* --- life --- */
 
+#define SHRUNK_WINDOW_BYTES (64 * 1024) /* a BDP of 10 Mbit/s over 50 ms: slow, and it goes on */
+
 /* What a busier time has left goes back bit by bit; when no more does, the allocator is told once
  * to hand its pages to the kernel. */
 static void worker_trim(struct worker *w)
@@ -363,6 +365,27 @@ static void worker_trim(struct worker *w)
     w->trimmed_bytes += bytes;
 }
 
+/* Small windows for what clients upload while memory is short; as they were once a quarter is free
+ * again. The session engine keeps its windows. */
+static void worker_mind_windows(struct worker *w)
+{
+    const uint32_t usual = w->stream_window;
+    const uint32_t window = usual < SHRUNK_WINDOW_BYTES ? usual : SHRUNK_WINDOW_BYTES;
+
+    if (worker_is_over_memory(w, w->memory_shrink_bytes)) {
+        if (!w->is_shrunk)
+            worker_count(w, COUNT_windows_shrunk);
+        w->is_shrunk = true;
+    } else if (!w->is_shrunk) {
+        return;
+    } else if (!worker_is_over_memory(w, w->memory_shrink_bytes / 4 * 3)) {
+        w->is_shrunk = false;
+    }
+    list_each (&w->sessions, it)
+        h2_set_stream_window(conn_h2(list_entry(it, struct session, node)->conn),
+                             w->is_shrunk ? window : usual);
+}
+
 static void worker_on_report_timer(struct timer *t)
 {
     struct worker *w = container_of(t, struct worker, report_timer);
@@ -370,6 +393,7 @@ static void worker_on_report_timer(struct timer *t)
     worker_report(w);
     stream_trim_spares(w);
     worker_trim(w);
+    worker_mind_windows(w);
     stream_end_undecided(w);
     addresses_sweep(&w->addresses_of_clients, w->loop.now_us);
     timer_start(&w->loop, t, w->loop.now_us + REPORT_US);
@@ -404,6 +428,7 @@ static void worker_limit_clients(struct conn_conf *c, const struct process_conf 
     c->limits.answers_to_end = l->answers_max;
     c->block_timeout_us = l->block_s * US_PER_S;
     c->stall_timeout_us = l->stall_s * US_PER_S;
+    c->settings_ack_us = l->settings_ack_s * US_PER_S;
     c->idle_timeout_us = l->idle_s * US_PER_S;
 }
 
@@ -437,6 +462,7 @@ static int worker_init_listeners(struct worker *w, const struct worker_conf *con
         c.tls = certs_listener(conf->certs, i);
         c.connect_timeout_us = process->handshake_s * US_PER_S;
         worker_limit_clients(&c, process);
+        w->stream_window = c.limits.stream_window;
         c.ping_after_us = CLIENT_PING_US;
         r = listener_init(&w->listeners[i], w, &conf->addresses[i],
                           w == w->peers ? NULL : &w->peers->listeners[i], &c, err);

@@ -69,6 +69,8 @@ struct worker {
     uint64_t request_us;        /* until a call has named its model; 0: no limit */
     uint32_t memory_mib;        /* the budget, of which the next are parts */
     size_t memory_shrink_bytes; /* past it streams get small windows */
+    bool is_shrunk;             /* they have them */
+    uint32_t stream_window;     /* of clients' streams otherwise, at first */
     size_t memory_refuse_bytes; /* past it new calls make room or are refused */
     bool shrunk;
     size_t memory_bytes; /* of it; past it calls end and new ones are refused */

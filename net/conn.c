@@ -84,6 +84,7 @@ void conn_conf_default(struct conn_conf *c)
         .ping_timeout_us = 10000000,
         .block_timeout_us = 10000000,
         .stall_timeout_us = 60000000,
+        .settings_ack_us = 60000000,
     };
     h2_limits_default(&c->limits);
 }
@@ -182,7 +183,8 @@ static void conn_arm(struct conn *c)
 /* How often conn_check_still looks; 0: never. */
 static uint64_t conn_sweep_us(const struct conn *c)
 {
-    return earlier(c->conf.stall_timeout_us / 2, c->conf.idle_timeout_us);
+    return earlier(earlier(c->conf.stall_timeout_us, c->conf.settings_ack_us) / 2,
+                   c->conf.idle_timeout_us);
 }
 
 static void conn_final_goaway(struct conn *c)
@@ -224,6 +226,7 @@ static bool conn_check_block(struct conn *c, uint64_t now_us)
 static bool conn_check_still(struct conn *c, uint64_t now_us)
 {
     const uint64_t stall_us = c->conf.stall_timeout_us, idle_us = c->conf.idle_timeout_us;
+    const uint64_t ack_us = c->conf.settings_ack_us, asked_us = h2_settings_wait_us(c->h2);
 
     if (c->sweep_at_us == 0 || now_us < c->sweep_at_us)
         return true;
@@ -232,6 +235,12 @@ static bool conn_check_still(struct conn *c, uint64_t now_us)
         c->broken = true;
         conn_fail(c, CONN_END_STALLED, "took none of %zu bytes for %llu ms", conn_out_bytes(c),
                   (unsigned long long)(stall_us / 1000));
+        return false;
+    }
+    if (ack_us != 0 && asked_us != 0 && now_us >= asked_us + ack_us) {
+        h2_goaway(c->h2, H2_SETTINGS_TIMEOUT, "SETTINGS were not acknowledged in time");
+        conn_fail(c, CONN_END_SETTINGS, "did not acknowledge SETTINGS for %llu ms",
+                  (unsigned long long)(ack_us / 1000));
         return false;
     }
     if (stall_us != 0 && h2_n_streams(c->h2) > 0)

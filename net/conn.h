@@ -55,6 +55,7 @@ enum conn_end {
     CONN_END_PINGS,
     CONN_END_HEADERS,
     CONN_END_ANSWERS,
+    CONN_END_SETTINGS, /* did not acknowledge ours in time */
     N_CONN_ENDS,
 };
 
@@ -80,7 +81,10 @@ struct conn_conf {
     uint64_t block_timeout_us; /* from the first byte of a frame or header block to its last */
     uint64_t stall_timeout_us; /* output that does not move: its stream is reset; when the socket
                                   takes nothing at all, the connection ends */
-    uint64_t idle_timeout_us;  /* without a stream and a byte from the peer: drained */
+    uint64_t settings_ack_us; /* SETTINGS of ours that the peer does not acknowledge: the connection
+                                 ends with SETTINGS_TIMEOUT (RFC 9113 6.5.3), at most half as long
+                                 again later */
+    uint64_t idle_timeout_us; /* without a stream and a byte from the peer: drained */
 };
 void conn_conf_default(struct conn_conf *c);
 

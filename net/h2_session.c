@@ -73,9 +73,11 @@ struct sess {
     struct list streams;
     struct list gone;
     struct copy_slab copy;
-    bool failed;   /* recv or flush broke, or a GOAWAY with an error left: close */
-    bool lost;     /* the transport is gone */
-    bool settings; /* the peer's came */
+    bool failed;                /* recv or flush broke, or a GOAWAY with an error left: close */
+    bool lost;                  /* the transport is gone */
+    bool settings;              /* the peer's came */
+    uint32_t n_settings_out;    /* ours that are not acknowledged */
+    uint64_t settings_since_us; /* the oldest of those left; 0: there is none */
     /* during recv */
     struct slab *slab;
     struct sstream *data_stream; /* its last chunk is held back: END_STREAM may go with it */
@@ -514,7 +516,9 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
         }
         break;
     case NGHTTP2_SETTINGS:
-        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0) {
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) { /* nghttp2 refused one too many */
+            ss->settings_since_us = --ss->n_settings_out > 0 ? h2_now(&ss->base) : 0;
+        } else {
             ss->settings = true;
             if (ss->base.events.on_settings != NULL)
                 ss->base.events.on_settings(ss->base.user);
@@ -579,6 +583,10 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
                          (int)frame->goaway.opaque_data_len,
                          (const char *)frame->goaway.opaque_data);
         }
+        return 0;
+    case NGHTTP2_SETTINGS:
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0 && ss->n_settings_out++ == 0)
+            ss->settings_since_us = h2_now(&ss->base);
         return 0;
     case NGHTTP2_RST_STREAM:
         ss->base.n_answers++;
@@ -819,6 +827,11 @@ static struct h2_stream *sess_open(struct h2 *h, const struct h2_field *fields, 
     return &st->base;
 }
 
+static uint64_t sess_settings_wait_us(const struct h2 *h)
+{
+    return sess_of(h)->settings_since_us;
+}
+
 static uint32_t sess_peer_max_streams(const struct h2 *h)
 {
     const struct sess *ss = sess_of(h);
@@ -1004,6 +1017,7 @@ const struct h2_engine h2_engine_session = {
     .can_open = sess_can_open,
     .peer_max_streams = sess_peer_max_streams,
     .settings_seen = sess_settings_seen,
+    .settings_wait_us = sess_settings_wait_us,
     .send_headers = sess_send_headers,
     .send_data = sess_send_data,
     .queued = sess_queued,

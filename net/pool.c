@@ -81,6 +81,7 @@ void pool_conf_default(struct pool_conf *c)
         .seed = 1,
     };
     conn_conf_default(&c->conn);
+    c->conn.settings_ack_us = 0; /* a server that never acknowledges still answers */
 }
 
 static struct pconn *pconn_of(void *user)

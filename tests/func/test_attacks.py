@@ -329,6 +329,23 @@ def test_a19_windows_of_a_byte(row):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_settings_that_are_not_acknowledged_end_the_connection(programs, scripted, engine):
+    """RFC 9113 6.5.3: SETTINGS_TIMEOUT (4), not before the limit; who acknowledges stays."""
+    gateway = penstock.relay(programs, [scripted(Replica()).address], "--engine", engine, "--limit", "settings_ack_s=1")
+    good = frames.Client(gateway.grpc)
+    good.wait(good.request(ECHO, b"x"))
+    silent, began = Attacker(gateway.grpc), time.monotonic()
+    assert silent.end() == 4
+    assert time.monotonic() - began > 0.9
+    again = good.request(ECHO, b"y")
+    good.wait(again)
+    assert again.status == 0
+    penstock.wait_for(lambda: gateway.counter("penstock_sessions_ended_settings_total") == 1)
+    good.close()
+    silent.close()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a20_answers_that_nobody_takes_are_reset_after_a_while(programs, scripted, engine):
     gateway = penstock.relay(programs, [scripted(Replica()).address], "--engine", engine, "--limit", "stall_s=1")
     before = gateway.rss_mib()

@@ -81,6 +81,30 @@ def test_answers_that_nobody_reads_are_ended_when_the_memory_is_used_up(programs
     assert_bounded(gateway, before, client)
 
 
+@pytest.mark.skipif(penstock.ENGINE == "session", reason="nghttp2's sessions keep their windows")
+def test_windows_of_uploads_are_small_while_memory_is_short(programs, scripted, tmp_path):
+    """28 uploads of 500,000 bytes are 83 % of 16 MiB: over memory_shrink_percent (80), under memory_refuse_percent (90)."""
+    replica = scripted(Stalled())
+    gateway = penstock.gateway(programs, tmp_path, plain(replica), memory_mib=BUDGET_MIB)
+    client = ready_client(gateway.grpc)
+    usual, calls = client.conn.peer_initial_window, [client.open(ECHO) for _ in range(28)]
+
+    def wait_window(want):
+        until = time.monotonic() + 20
+        while client.conn.peer_initial_window != want:
+            client.wait_frame(SettingsFrame, timeout=until - time.monotonic())
+
+    for s in calls:
+        client.send(s, frames.grpc_message(BODY))
+    wait_window(64 * 1024)
+    penstock.wait_for(lambda: gateway.counter("penstock_windows_shrunk_total") == 1)
+    assert not any(s.ended for s in calls)
+    for s in calls:
+        client.cancel(s)
+    wait_window(usual)
+    client.close()
+
+
 def test_calls_that_only_begin_can_not_fill_the_memory(programs, scripted, tmp_path):
     """Their header fields count, too, and a call that says where it goes finds room."""
     models = {"one": {"protocol": "kserve", "endpoints": [scripted(frames.Replica()).address], "versions": {"1": {}}}}

@@ -36,6 +36,7 @@ static void the_defaults_of_the_config_are_those_of_the_code(void **state)
     assert_int_equal(c.limits.answers_to_end, l->answers_max);
     assert_int_equal(c.block_timeout_us, l->block_s * 1000000ull);
     assert_int_equal(c.stall_timeout_us, l->stall_s * 1000000ull);
+    assert_int_equal(c.settings_ack_us, l->settings_ack_s * 1000000ull);
     process_conf_fini(&p);
 }
 
