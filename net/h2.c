@@ -1,5 +1,6 @@
 #include "net/h2.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,7 @@ struct h2 *h2_free(struct h2 *h)
     h->events.on_dirty = NULL;
     h->engine->lost(h, H2_CANCEL, false);
     check(h->n_streams == 0);
+    free(h->why);
     h->engine->destroy(h);
     return NULL;
 }
@@ -139,15 +141,27 @@ bool h2_is_done(const struct h2 *h)
     return h->engine->is_done(h);
 }
 
+void h2_set_why(struct h2 *h, const char *fmt, ...)
+{
+    char text[256];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    free(h->why);
+    h->why = xstrdup(text);
+}
+
 void h2_note_why(struct h2 *h, const char *why)
 {
-    if (h->why[0] == '\0')
-        snprintf(h->why, sizeof(h->why), "%s", why);
+    if (h->why == NULL)
+        h2_set_why(h, "%s", why);
 }
 
 const char *h2_why_done(const struct h2 *h)
 {
-    return h->why;
+    return h->why != NULL ? h->why : "";
 }
 
 enum h2_fault h2_fault(const struct h2 *h)

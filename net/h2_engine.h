@@ -26,7 +26,7 @@ struct h2 {
     uint32_t n_answers_out; /* of those: moved to the output */
     uint64_t unfinished_us; /* h2_unfinished_us */
     struct budget budget;
-    char why[256]; /* h2_why_done */
+    char *why; /* h2_why_done; NULL: "" */
 };
 
 struct h2_stream {
@@ -94,6 +94,9 @@ static inline void h2_note_unfinished(struct h2 *h, bool whole, bool begun)
     else if (whole || h->unfinished_us == 0)
         h->unfinished_us = h2_now(h);
 }
+
+/* In place of what was said before. */
+void h2_set_why(struct h2 *h, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 static inline void h2_dirty(struct h2 *h)
 {

@@ -1,11 +1,13 @@
-/* net/h2_hpack.h - header blocks of one connection: nghttp2's HPACK behind a memo each way.
+/* net/h2_hpack.h - header blocks of one connection: HPACK behind a memo each way. The encoder is
+ * nghttp2's; of its decoder we use what reads strings, one for all connections of a worker, and
+ * keep the table of each ourselves: theirs takes 2.5 KiB for ten fields.
  *
  * A gRPC peer sends the same few blocks again and again. A run of representations that change no
  * table means the same fields each time, so its bytes are looked up (compared, never guessed) and
  * HPACK does no work. Literals after the run, such as a request id, go through HPACK one by one.
  *
- * Owns:      inflater, deflater, the memos (each entry holds its set, net/h2_set.h). hpack_block:
- *            counted, fields that wait to leave.
+ * Owns:      the decoder's table, deflater, the memos (each entry holds its set, net/h2_set.h).
+ *            hpack_block: counted, fields that wait to leave.
  * Called by: net/h2_native_recv.c (hpack_in), net/h2_native_send.c (hpack_out).
  * Lifetime:  hpack_*_init .. hpack_*_fini.
  * Thread:    one.
@@ -44,12 +46,29 @@ void hpack_seen_fini(struct hpack_seen *seen); /* works on a zeroed one */
 
 /* ---- decoding ---- */
 
+#define HPACK_TABLE_BYTES 4096u /* RFC 7541's default; we ask for no other */
+
+/* The dynamic table. */
+struct hpack_table {
+    uint8_t *bytes; /* NULL: it never held anything */
+    uint32_t begin, end, cap;
+    uint32_t n;         /* entries */
+    uint32_t size, max; /* as RFC 7541 4.1 counts */
+};
+void hpack_table_init(struct hpack_table *t);
+void hpack_table_fini(struct hpack_table *t); /* and empty again */
+/* A new entry; those that it pushes out go. name and value may not lie in t. */
+void hpack_table_add(struct hpack_table *t, const char *name, size_t name_len, const char *value,
+                     size_t value_len);
+/* age: 0 is the newest. *ret is valid until the table changes. False: there is none. */
+bool hpack_table_get(const struct hpack_table *t, uint32_t age, struct h2_field *ret);
+void hpack_table_limit(struct hpack_table *t, uint32_t max); /* max <= HPACK_TABLE_BYTES */
+
 struct hpack_in {
-    struct nghttp2_hd_inflater *inflater;
+    struct hpack_table table;
     struct hpack_memo *memo[HPACK_MEMO];
     unsigned next;       /* the one to replace */
     uint64_t n_inserted; /* since the connection began */
-    uint32_t n_dynamic;  /* entries in the table now */
 };
 
 enum hpack_result {
@@ -120,7 +139,8 @@ enum hpack_kind { HPACK_INDEXED = 0, HPACK_INSERT, HPACK_LITERAL, HPACK_SIZE };
 
 struct hpack_repr {
     enum hpack_kind kind;
-    uint32_t index; /* of the field or of its name; 0: the name is spelled out */
+    uint32_t index;      /* of the field or of its name; 0: the name is spelled out */
+    uint32_t strings_at; /* of a literal: where they begin */
 };
 
 /* Returns its length, 0 when [p, end) holds no whole one. Looks at no table. */

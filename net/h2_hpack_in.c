@@ -1,4 +1,4 @@
-/* Decoding: memo first, then nghttp2's inflater for the rest of the block. */
+/* Decoding: memo first, then field by field; nghttp2's inflater reads the strings. */
 #include <nghttp2/nghttp2.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ struct hpack_memo {
 void hpack_in_init(struct hpack_in *in)
 {
     memset(in, 0, sizeof(*in));
-    check(nghttp2_hd_inflate_new(&in->inflater) == 0);
+    hpack_table_init(&in->table);
 }
 
 static void memo_free(struct hpack_memo *m)
@@ -36,7 +36,7 @@ void hpack_in_fini(struct hpack_in *in)
 {
     for (size_t i = 0; i < HPACK_MEMO; i++)
         memo_free(in->memo[i]);
-    nghttp2_hd_inflate_del(in->inflater);
+    hpack_table_fini(&in->table);
 }
 
 /* ---- memo ---- */
@@ -44,7 +44,7 @@ void hpack_in_fini(struct hpack_in *in)
 static struct hpack_memo *find_memo(struct hpack_in *in, const uint8_t *run, size_t len,
                                     uint32_t max_index)
 {
-    if (len == 0 || max_index > HPACK_STATIC_ENTRIES + in->n_dynamic)
+    if (len == 0 || max_index > HPACK_STATIC_ENTRIES + in->table.n)
         return NULL;
     for (size_t i = 0; i < HPACK_MEMO && in->memo[i] != NULL; i++) {
         struct hpack_memo *m = in->memo[i];
@@ -91,10 +91,51 @@ static void keep_memo(struct hpack_in *in, struct slab_pool *pool, const uint8_t
     in->next = (in->next + 1) % HPACK_MEMO;
 }
 
+/* ---- strings ---- */
+
+static void strings_free(void *inflater)
+{
+    nghttp2_hd_inflate_del(inflater);
+}
+
+/* The worker's: it sees only literals that enter no table, so it knows nothing of a connection. */
+static nghttp2_hd_inflater *strings_of(struct slab_pool *pool)
+{
+    nghttp2_hd_inflater *inflater = pool->hpack_strings;
+
+    if (inflater == NULL) {
+        check(nghttp2_hd_inflate_new(&inflater) == 0);
+        pool->hpack_strings = inflater;
+        pool->hpack_strings_free = strings_free;
+    }
+    return inflater;
+}
+
+/* [p, p+len): two strings of RFC 7541 5.2, or, when named, one; then nv's name means nothing. nv
+ * is valid until the next call. */
+static bool read_strings(struct slab_pool *pool, bool named, const uint8_t *p, size_t len,
+                         nghttp2_nv *nv)
+{
+    static const uint8_t literal[] = {0x00, 0x01, 'x'}; /* RFC 7541 6.2.2; a name of one byte */
+    const size_t first = named ? sizeof(literal) : 1;
+    nghttp2_hd_inflater *inflater = strings_of(pool);
+    int flags = 0;
+
+    nghttp2_hd_inflate_end_headers(inflater); /* of the one before */
+    if (nghttp2_hd_inflate_hd2(inflater, nv, &flags, literal, first, 0) == (ssize_t)first &&
+        nghttp2_hd_inflate_hd2(inflater, nv, &flags, p, len, 1) == (ssize_t)len &&
+        (flags & NGHTTP2_HD_INFLATE_EMIT) != 0)
+        return true;
+    strings_free(inflater); /* it takes nothing more */
+    pool->hpack_strings = NULL;
+    return false;
+}
+
 /* ---- the slow way ---- */
 
 struct walk {
     struct hpack_in *in;
+    struct slab_pool *pool;
     const struct h2_limits *limits;
     struct h2_field *fields; /* grow up in the scratch slab */
     size_t n;
@@ -103,7 +144,6 @@ struct walk {
     size_t list_bytes;
     size_t n_seen;
     bool over;
-    bool inflated; /* nghttp2 has seen some of the block */
     struct message message;
 };
 
@@ -119,21 +159,21 @@ static struct h2_field *count_field(struct walk *w, size_t bytes)
     return w->over ? NULL : &w->fields[w->n++];
 }
 
-static void take_field(struct walk *w, const nghttp2_nv *nv, uint32_t flags)
+static const char *keep_string(struct walk *w, const char *p, size_t len)
 {
-    struct h2_field *f = count_field(w, nv->namelen + nv->valuelen);
+    w->strings -= len;
+    return memcpy(w->strings, p, len);
+}
+
+static void take_field(struct walk *w, const struct h2_field *field)
+{
+    struct h2_field *f = count_field(w, (size_t)field->name_len + field->value_len);
 
     if (f == NULL)
         return;
-    w->strings -= nv->valuelen;
-    memcpy(w->strings, nv->value, nv->valuelen);
-    f->value = (const char *)w->strings;
-    w->strings -= nv->namelen;
-    memcpy(w->strings, nv->name, nv->namelen);
-    f->name = (const char *)w->strings;
-    f->name_len = (uint32_t)nv->namelen;
-    f->value_len = (uint32_t)nv->valuelen;
-    f->flags = flags;
+    *f = *field;
+    f->value = keep_string(w, field->value, field->value_len);
+    f->name = keep_string(w, field->name, field->name_len);
     message_field(&w->message, f);
 }
 
@@ -160,59 +200,81 @@ static size_t take_plain(struct walk *w, const uint8_t *p, const uint8_t *end)
     return used;
 }
 
-/* One field, with the size updates before it. Moves *p on. */
-static enum hpack_result inflate_one(struct walk *w, const uint8_t **p, const uint8_t *end)
+/* RFC 7541 2.3.3: the static table, then the dynamic one. */
+static bool find_entry(struct walk *w, uint32_t index, struct h2_field *ret)
 {
-    const size_t plain = take_plain(w, *p, end);
-    struct hpack_repr r = {.kind = HPACK_SIZE};
-    const uint8_t *q = *p;
-    nghttp2_nv nv;
-    ssize_t used;
-    int flags = 0;
+    const nghttp2_nv *nv;
 
-    *p += plain;
-    if (plain > 0)
-        return is_bomb(w) ? HPACK_BOMB : HPACK_OK;
-    /* The inflater would refuse it too, but behind a remembered run it has seen no field yet. */
-    if (w->n_seen > 0 && (**p & 0xe0) == 0x20)
-        return HPACK_BROKEN; /* RFC 7541 4.2: a size update stands at the beginning of a block */
-    while (r.kind == HPACK_SIZE) {
-        const size_t n = hpack_repr_read(&r, q, end);
-
-        if (n == 0)
-            break; /* the inflater says what is wrong */
-        q += n;
-        if (r.kind == HPACK_INSERT)
-            w->in->n_inserted++;
-        else if (r.kind == HPACK_SIZE)
-            w->in->n_inserted += HPACK_FORGET;
-    }
-    w->inflated = true;
-    used = nghttp2_hd_inflate_hd2(w->in->inflater, &nv, &flags, *p, (size_t)(end - *p), 1);
-    if (used < 0)
-        return HPACK_BROKEN;
-    *p += used;
-    if ((flags & NGHTTP2_HD_INFLATE_EMIT) == 0) /* only size updates were left */
-        return *p == end ? HPACK_OK : HPACK_BROKEN;
-    take_field(w, &nv, r.kind == HPACK_LITERAL ? H2_FIELD_NO_INDEX : 0);
-    return is_bomb(w) ? HPACK_BOMB : HPACK_OK;
+    if (index > HPACK_STATIC_ENTRIES)
+        return hpack_table_get(&w->in->table, index - HPACK_STATIC_ENTRIES - 1, ret);
+    if (index == 0)
+        return false;
+    nv = nghttp2_hd_inflate_get_table_entry(strings_of(w->pool), index);
+    *ret = (struct h2_field){.name = (const char *)nv->name,
+                             .value = (const char *)nv->value,
+                             .name_len = (uint32_t)nv->namelen,
+                             .value_len = (uint32_t)nv->valuelen};
+    return true;
 }
 
-static enum hpack_result end_block(struct walk *w)
+/* A literal whose strings are [p, end). */
+static enum hpack_result take_literal(struct walk *w, const struct hpack_repr *r, const uint8_t *p,
+                                      const uint8_t *end)
 {
-    int flags = 0;
+    char name[HPACK_TABLE_BYTES]; /* of a table: the insertion may push its entry out */
+    const bool named = r->index > 0;
+    struct h2_field f = {.flags = r->kind == HPACK_LITERAL ? H2_FIELD_NO_INDEX : 0}, entry;
     nghttp2_nv nv;
 
-    if (!w->inflated)
-        return w->over ? HPACK_OVER : HPACK_OK;
-    /* with no bytes left it says whether the block ended between two fields */
-    if (nghttp2_hd_inflate_hd2(w->in->inflater, &nv, &flags, (const uint8_t *)"", 0, 1) < 0 ||
-        (flags & NGHTTP2_HD_INFLATE_FINAL) == 0)
+    if ((named && !find_entry(w, r->index, &entry)) ||
+        !read_strings(w->pool, named, p, (size_t)(end - p), &nv))
         return HPACK_BROKEN;
-    nghttp2_hd_inflate_end_headers(w->in->inflater);
-    w->in->n_dynamic =
-        (uint32_t)nghttp2_hd_inflate_get_num_table_entries(w->in->inflater) - HPACK_STATIC_ENTRIES;
-    return w->over ? HPACK_OVER : HPACK_OK;
+    f.name = named ? memcpy(name, entry.name, entry.name_len) : (const char *)nv.name;
+    f.name_len = named ? entry.name_len : (uint32_t)nv.namelen;
+    f.value = (const char *)nv.value;
+    f.value_len = (uint32_t)nv.valuelen;
+    if (r->kind == HPACK_INSERT) {
+        w->in->n_inserted++;
+        hpack_table_add(&w->in->table, f.name, f.name_len, f.value, f.value_len);
+    }
+    take_field(w, &f);
+    return HPACK_OK;
+}
+
+/* RFC 7541 4.2: it stands at the beginning of a block. */
+static enum hpack_result take_size(struct walk *w, uint32_t max)
+{
+    if (w->n_seen > 0 || max > HPACK_TABLE_BYTES)
+        return HPACK_BROKEN;
+    hpack_table_limit(&w->in->table, max);
+    w->in->n_inserted += HPACK_FORGET;
+    return HPACK_OK;
+}
+
+/* One representation. Moves *p on. */
+static enum hpack_result take_one(struct walk *w, const uint8_t **p, const uint8_t *end)
+{
+    const uint8_t *const from = *p;
+    size_t used = take_plain(w, from, end);
+    enum hpack_result result = HPACK_OK;
+    struct hpack_repr r;
+    struct h2_field f;
+
+    if (used == 0) {
+        used = hpack_repr_read(&r, from, end);
+        if (used == 0)
+            return HPACK_BROKEN;
+        if (r.kind == HPACK_SIZE)
+            result = take_size(w, r.index);
+        else if (r.kind != HPACK_INDEXED)
+            result = take_literal(w, &r, from + r.strings_at, from + used);
+        else if (find_entry(w, r.index, &f))
+            take_field(w, &f);
+        else
+            result = HPACK_BROKEN;
+    }
+    *p += used;
+    return result == HPACK_OK && is_bomb(w) ? HPACK_BOMB : result;
 }
 
 static void start_from_set(struct walk *w, struct h2_set *set, enum message_part part)
@@ -233,7 +295,7 @@ enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
                                  const uint8_t *p, size_t len, struct hpack_list *ret_list)
 {
     const uint8_t *const end = p + len, *at = p;
-    struct walk w = {.in = in, .limits = limits};
+    struct walk w = {.in = in, .pool = pool, .limits = limits};
     enum hpack_result r = HPACK_OK;
     uint32_t max_index;
     const size_t run_len = hpack_run(p, len, HPACK_RUN_STABLE, &max_index);
@@ -257,13 +319,13 @@ enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
         at += run_len;
     }
     while (r == HPACK_OK && at < end) {
-        r = inflate_one(&w, &at, end);
+        r = take_one(&w, &at, end);
         if (m == NULL && r == HPACK_OK && at == p + run_len && run_len > 0 && run_len <= RUN_MAX &&
             !w.over)
             keep_memo(in, pool, p, run_len, w.fields, w.n);
     }
-    if (r == HPACK_OK)
-        r = end_block(&w);
+    if (r == HPACK_OK && w.over)
+        r = HPACK_OVER;
     ret_list->fields = w.fields;
     ret_list->n = w.n;
     ret_list->message = w.message;

@@ -54,6 +54,7 @@ size_t hpack_repr_read(struct hpack_repr *r, const uint8_t *p, const uint8_t *en
     used = read_int(&r->index, p, end, r->kind == HPACK_INSERT ? 6 : 4);
     if (used == 0)
         return 0;
+    r->strings_at = (uint32_t)used;
     if (r->index == 0) {
         n = skip_string(p + used, end);
         if (n == 0)

@@ -61,7 +61,7 @@ int native_fail(struct native *n, enum h2_code code, const char *why)
         n->failed = n->stopped = n->shut = true;
         if (n->base.fault == H2_FAULT_NONE)
             n->base.fault = H2_FAULT_PROTOCOL;
-        snprintf(n->base.why, sizeof(n->base.why), "%s: %s", h2_code_name(code), why);
+        h2_set_why(&n->base, "%s: %s", h2_code_name(code), why);
         send_goaway(n, n->last_peer_id, code, why);
     }
     return -EPROTO;
@@ -358,7 +358,7 @@ static void native_goaway(struct h2 *h, uint32_t last_id, uint32_t code, const c
     last_id = n->our_last_id;
     if (code != H2_NO_ERROR) {
         n->failed = n->stopped = true;
-        snprintf(h->why, sizeof(h->why), "%s: %s", h2_code_name(code), debug != NULL ? debug : "");
+        h2_set_why(h, "%s: %s", h2_code_name(code), debug != NULL ? debug : "");
     }
     if (h->role == H2_CLIENT)
         return;

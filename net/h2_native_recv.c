@@ -446,6 +446,6 @@ int native_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t len, s
         native_deliver_gone(n);
     h2_note_unfinished(h, n->whole, is_unfinished(n));
     if (n->failed && !n->lost)
-        return err_set(err, -EPROTO, "%s", h->why);
+        return err_set(err, -EPROTO, "%s", h2_why_done(h));
     return 0;
 }

@@ -172,9 +172,9 @@ static void stream_detach(struct sess *ss, struct sstream *st, uint32_t code, bo
 /* ss->base.fault is set. The GOAWAY leaves with the next flush, and ends the connection. */
 static void sess_calm(struct sess *ss, const char *why)
 {
-    if (ss->base.why[0] != '\0')
+    if (ss->base.why != NULL)
         return;
-    snprintf(ss->base.why, sizeof(ss->base.why), "%s: %s", h2_code_name(H2_ENHANCE_YOUR_CALM), why);
+    h2_set_why(&ss->base, "%s: %s", h2_code_name(H2_ENHANCE_YOUR_CALM), why);
     nghttp2_submit_goaway(ss->ng, NGHTTP2_FLAG_NONE,
                           nghttp2_session_get_last_proc_stream_id(ss->ng), H2_ENHANCE_YOUR_CALM,
                           (const uint8_t *)why, strlen(why));
@@ -250,7 +250,7 @@ static void keep_trailers(struct sstream *st, const struct h2_field *fields, siz
 static void submit_failed(struct sess *ss, struct sstream *st, int rv)
 {
     check(rv != NGHTTP2_ERR_NOMEM);
-    snprintf(ss->base.why, sizeof(ss->base.why), "submit: %s", nghttp2_strerror(rv));
+    h2_set_why(&ss->base, "submit: %s", nghttp2_strerror(rv));
     submit_rst(ss, st->ng_id, H2_INTERNAL_ERROR);
     stream_detach(ss, st, H2_INTERNAL_ERROR, false);
 }
@@ -576,12 +576,11 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
             ss->failed = true;
             if (ss->base.fault == H2_FAULT_NONE)
                 ss->base.fault = H2_FAULT_PROTOCOL;
-            if (ss->base.why[0] == '\0')
-                snprintf(ss->base.why, sizeof(ss->base.why), "%s%s%.*s",
-                         h2_code_name(frame->goaway.error_code),
-                         frame->goaway.opaque_data_len > 0 ? ": " : "",
-                         (int)frame->goaway.opaque_data_len,
-                         (const char *)frame->goaway.opaque_data);
+            if (ss->base.why == NULL)
+                h2_set_why(&ss->base, "%s%s%.*s", h2_code_name(frame->goaway.error_code),
+                           frame->goaway.opaque_data_len > 0 ? ": " : "",
+                           (int)frame->goaway.opaque_data_len,
+                           (const char *)frame->goaway.opaque_data);
         }
         return 0;
     case NGHTTP2_SETTINGS:
@@ -740,12 +739,12 @@ static int sess_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t l
     ssize_t n;
 
     if (ss->lost || ss->failed)
-        return err_set(err, -EPROTO, "%s", h->why);
+        return err_set(err, -EPROTO, "%s", h2_why_done(h));
     h2_dirty(h); /* nghttp2 tells of streams that it resets in our flush: that shall come first */
     why = meter_feed(&ss->meter, h, p, len);
     if (why != NULL) {
         sess_calm(ss, why);
-        return err_set(err, -EPROTO, "%s", h->why);
+        return err_set(err, -EPROTO, "%s", h2_why_done(h));
     }
     ss->slab = slab;
     n = nghttp2_session_mem_recv(ss->ng, p, len);
@@ -756,8 +755,8 @@ static int sess_recv(struct h2 *h, struct slab *slab, const uint8_t *p, size_t l
     if (n < 0) {
         ss->failed = true;
         h->fault = H2_FAULT_PROTOCOL;
-        snprintf(h->why, sizeof(h->why), "%s", nghttp2_strerror((int)n));
-        return err_set(err, -EPROTO, "%s", h->why);
+        h2_set_why(h, "%s", nghttp2_strerror((int)n));
+        return err_set(err, -EPROTO, "%s", h2_why_done(h));
     }
     check((size_t)n == len);                     /* no callback of ours pauses */
     for (; ss->meter.rsts > 0; ss->meter.rsts--) /* on streams that are over */
@@ -787,7 +786,7 @@ static void sess_flush(struct h2 *h, struct outq *out, size_t high_water)
     if (n < 0) {
         ss->failed = true;
         h->fault = H2_FAULT_PROTOCOL;
-        snprintf(h->why, sizeof(h->why), "%s", nghttp2_strerror((int)n));
+        h2_set_why(h, "%s", nghttp2_strerror((int)n));
     }
     copy_slab_drop_if_idle(&ss->copy); /* an idle connection holds no buffer */
 }

@@ -25,6 +25,9 @@ void slab_pool_fini(struct slab_pool *pool)
     if (pool->h2_sets != NULL)
         pool->h2_sets_free(pool->h2_sets);
     pool->h2_sets = NULL;
+    if (pool->hpack_strings != NULL)
+        pool->hpack_strings_free(pool->hpack_strings);
+    pool->hpack_strings = NULL;
     for (size_t i = 0; i < ARRAY_LEN(pool->free_lists); i++) {
         if (pool->free_lists[i].next == NULL)
             continue; /* zeroed: never initialised */

@@ -31,6 +31,8 @@ struct slab_pool {
     struct nstream_shared *h2_shared; /* net/h2_stream.h's, while it has connections */
     struct h2_sets *h2_sets;          /* net/h2_set.h's, from first use to the pool's end */
     void (*h2_sets_free)(void *);
+    void *hpack_strings; /* net/h2_hpack_in.c's, as those */
+    void (*hpack_strings_free)(void *);
 };
 
 #define SLAB_SMALL_BYTES (16u * 1024)

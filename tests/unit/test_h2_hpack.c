@@ -275,6 +275,233 @@ static void a_size_update_behind_a_remembered_run_is_refused(void **state)
     slab_pool_fini(&pool);
 }
 
+/* ---- any bytes: fields, table and refusals are those of nghttp2's decoder ---- */
+
+static size_t put_any_int(uint8_t *to, struct rng *rng, unsigned bits, uint8_t first, uint32_t v)
+{
+    const uint32_t mask = (1u << bits) - 1;
+    size_t n = 1;
+
+    if (v < mask) {
+        to[0] = (uint8_t)(first | v);
+        return 1;
+    }
+    to[0] = (uint8_t)(first | mask);
+    for (v -= mask; v >= 0x80; v >>= 7)
+        to[n++] = (uint8_t)(v | 0x80);
+    to[n++] = (uint8_t)v;
+    if (rng_below(rng, 50) == 0) { /* longer than it need be: RFC 7541 5.1 allows it */
+        to[n - 1] = (uint8_t)(to[n - 1] | 0x80);
+        to[n++] = 0;
+    }
+    return n;
+}
+
+/* Huffman coded: 'a' is 00011, 'e' 00101, 'i' 00110, 'o' 00111 (RFC 7541 appendix B); eight of them
+ * are five bytes. */
+static size_t put_any_string(uint8_t *to, struct rng *rng, uint32_t most)
+{
+    static const uint8_t letters[] = {0x03, 0x05, 0x06, 0x07};
+    const bool coded = rng_below(rng, 2) == 0;
+    uint32_t len = (uint32_t)rng_below(rng, most);
+    uint64_t bits = 0;
+    size_t n;
+
+    len = coded ? len / 5 * 5 : len;
+    n = put_any_int(to, rng, 7, coded ? 0x80 : 0, len);
+    for (uint32_t i = 0; i < len; i++) {
+        if (coded && i % 5 == 0) {
+            bits = 0;
+            for (unsigned k = 0; k < 8; k++)
+                bits = bits << 5 | letters[rng_below(rng, ARRAY_LEN(letters))];
+        }
+        to[n++] = (uint8_t)(coded ? bits >> (32 - 8 * (i % 5)) : 'a' + rng_below(rng, 3));
+    }
+    return n;
+}
+
+static size_t put_any_literal(uint8_t *to, struct rng *rng, unsigned bits, uint8_t first)
+{
+    const bool named = rng_below(rng, 2) == 0;
+    const uint32_t most = rng_below(rng, 8) == 0 ? 1500 : 40;
+    size_t n = put_any_int(to, rng, bits, first, named ? 1 + (uint32_t)rng_below(rng, 75) : 0);
+
+    if (!named)
+        n += put_any_string(to + n, rng, 20);
+    return n + put_any_string(to + n, rng, most);
+}
+
+/* Up to six representations, 12 KiB at most. */
+static size_t put_any_block(uint8_t *to, struct rng *rng)
+{
+    size_t n = 0;
+
+    for (uint64_t k = rng_below(rng, 7); k > 0; k--) {
+        switch (rng_below(rng, 8)) {
+        case 0:
+            n += put_any_literal(to + n, rng, 4, rng_below(rng, 2) == 0 ? 0x00 : 0x10);
+            break;
+        case 1:
+        case 2:
+        case 3:
+            n += put_any_literal(to + n, rng, 6, 0x40);
+            break;
+        default:
+            n += put_any_int(to + n, rng, 7, 0x80,
+                             rng_below(rng, 100) == 0 ? 0 : 1 + (uint32_t)rng_below(rng, 70));
+        }
+    }
+    return n;
+}
+
+static size_t put_any_sizes(uint8_t *to, struct rng *rng)
+{
+    size_t n = 0;
+
+    while (rng_below(rng, 20) == 0)
+        n += put_any_int(to + n, rng, 5, 0x20, (uint32_t)rng_below(rng, 4100));
+    return n;
+}
+
+#define ANY_FIELDS 8
+
+struct any_fields {
+    struct h2_field fields[ANY_FIELDS];
+    size_t n;
+    char strings[32768];
+};
+
+/* What nghttp2 makes of the block. Returns false when it refuses it. */
+static bool plain_decodes(nghttp2_hd_inflater *inf, const uint8_t *p, size_t len,
+                          struct any_fields *ret)
+{
+    char *to = ret->strings;
+    int flags = 0;
+
+    ret->n = 0;
+    do {
+        nghttp2_nv nv;
+        const ssize_t used = nghttp2_hd_inflate_hd2(inf, &nv, &flags, p, len, 1);
+
+        if (used < 0)
+            return false;
+        p += used;
+        len -= (size_t)used;
+        if ((flags & NGHTTP2_HD_INFLATE_EMIT) != 0) {
+            struct h2_field *f = &ret->fields[ret->n++];
+
+            assert_true(ret->n <= ANY_FIELDS);
+            assert_true((size_t)(to - ret->strings) + nv.namelen + nv.valuelen <=
+                        sizeof(ret->strings));
+            *f = (struct h2_field){.name = memcpy(to, nv.name, nv.namelen),
+                                   .value = memcpy(to + nv.namelen, nv.value, nv.valuelen),
+                                   .name_len = (uint32_t)nv.namelen,
+                                   .value_len = (uint32_t)nv.valuelen};
+            to += nv.namelen + nv.valuelen;
+        }
+    } while ((flags & NGHTTP2_HD_INFLATE_FINAL) == 0);
+    nghttp2_hd_inflate_end_headers(inf);
+    return true;
+}
+
+static void any_block_is_what_the_plain_decoder_says(void **state)
+{
+    struct slab_pool pool;
+    struct h2_limits limits;
+    struct any_fields want;
+    unsigned n_good = 0, n_broken = 0;
+    struct rng rng;
+
+    (void)state;
+    slab_pool_init(&pool);
+    h2_limits_default(&limits);
+    rng_init(&rng, 3);
+    for (int round = 0; round < 300; round++) {
+        nghttp2_hd_inflater *inf;
+        struct hpack_in in;
+        bool good = true;
+
+        hpack_in_init(&in);
+        assert_int_equal(nghttp2_hd_inflate_new(&inf), 0);
+        for (int i = 0; i < 100 && good; i++) {
+            uint8_t block[16384];
+            struct hpack_list list;
+            enum hpack_result r;
+            size_t len = put_any_sizes(block, &rng);
+
+            len += put_any_block(block + len, &rng);
+            if (rng_below(&rng, 100) == 0 && len > 0)
+                len -= 1 + rng_below(&rng, len); /* cut off */
+            if (rng_below(&rng, 100) == 0 && len > 0)
+                block[rng_below(&rng, len)] = (uint8_t)rng_below(&rng, 256);
+            good = plain_decodes(inf, block, len, &want);
+            r = hpack_in_block(&in, &pool, &limits, MESSAGE_TRAILERS, block, len, &list);
+            assert_int_equal(r, good ? HPACK_OK : HPACK_BROKEN);
+            if (good) {
+                assert_int_equal(list.n, want.n);
+                assert_int_equal(in.table.n, nghttp2_hd_inflate_get_num_table_entries(inf) - 61);
+                assert_int_equal(in.table.size, nghttp2_hd_inflate_get_dynamic_table_size(inf));
+            }
+            for (size_t k = 0; good && k < want.n; k++) {
+                const struct h2_field *f = &list.fields[k], *g = &want.fields[k];
+
+                assert_int_equal(f->name_len, g->name_len);
+                assert_int_equal(f->value_len, g->value_len);
+                assert_memory_equal(f->name, g->name, g->name_len);
+                assert_memory_equal(f->value, g->value, g->value_len);
+            }
+            hpack_in_done(&list);
+            n_good += good;
+            n_broken += !good;
+        }
+        nghttp2_hd_inflate_del(inf);
+        hpack_in_fini(&in);
+    }
+    assert_true(n_good > 1000 && n_broken > 100);
+    slab_pool_fini(&pool);
+}
+
+/* RFC 7541 appendix C.5: 256 bytes of table, and what they hold after each of three responses. */
+static void the_table_holds_what_the_rfc_says(void **state)
+{
+    static const struct {
+        const char *block;
+        size_t len;
+        uint32_t n, size;
+        const char *newest, *oldest; /* values */
+    } steps[] = {
+        {"\x3f\xe1\x01" /* a table of 256 bytes */
+         "\x48\x03\x33\x30\x32\x58\x07\x70\x72\x69\x76\x61\x74\x65\x61\x1d"
+         "Mon, 21 Oct 2013 20:13:21 GMT"
+         "\x6e\x17https://www.example.com",
+         73, 4, 222, "https://www.example.com", "302"},
+        {"\x48\x03\x33\x30\x37\xc1\xc0\xbf", 8, 4, 222, "307", "private"},
+    };
+    struct slab_pool pool;
+    struct hpack_in in;
+    struct h2_field f;
+
+    (void)state;
+    slab_pool_init(&pool);
+    hpack_in_init(&in);
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        assert_int_equal(decode(&in, &pool, (const uint8_t *)steps[i].block, steps[i].len),
+                         HPACK_OK);
+        assert_int_equal(in.table.n, steps[i].n);
+        assert_int_equal(in.table.size, steps[i].size);
+        assert_true(hpack_table_get(&in.table, 0, &f));
+        assert_int_equal(f.value_len, strlen(steps[i].newest));
+        assert_memory_equal(f.value, steps[i].newest, f.value_len);
+        assert_true(hpack_table_get(&in.table, steps[i].n - 1, &f));
+        assert_int_equal(f.value_len, strlen(steps[i].oldest));
+        assert_memory_equal(f.value, steps[i].oldest, f.value_len);
+        assert_false(hpack_table_get(&in.table, steps[i].n, &f));
+    }
+    assert_true(in.table.cap <= 384); /* no more than it takes */
+    hpack_in_fini(&in);
+    slab_pool_fini(&pool);
+}
+
 /* An entry moves back by one with each insertion, until it is pushed out and comes anew. */
 static void block_outlives_its_entry(void **state)
 {
@@ -453,6 +680,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(coming_blocks_are_what_the_plain_coder_says),
         cmocka_unit_test(leaving_blocks_decode_to_the_fields),
+        cmocka_unit_test(any_block_is_what_the_plain_decoder_says),
+        cmocka_unit_test(the_table_holds_what_the_rfc_says),
         cmocka_unit_test(evicted_entries_are_not_remembered),
         cmocka_unit_test(a_size_update_behind_a_remembered_run_is_refused),
         cmocka_unit_test(block_outlives_its_entry),
