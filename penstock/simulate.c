@@ -9,6 +9,7 @@
 #include "penstock/verb.h"
 
 static const struct verb subjects[] = {
+    {"placer", "placement policies: how many cards of a cluster they give away", simulate_placer},
     {NULL, NULL, NULL},
 };
 

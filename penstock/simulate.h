@@ -9,4 +9,6 @@
 #ifndef PENSTOCK_SIMULATE_H
 #define PENSTOCK_SIMULATE_H
 
+int simulate_placer(int argc, char **argv);
+
 #endif
