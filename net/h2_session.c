@@ -68,8 +68,8 @@ struct sess {
     uint32_t magic;
     nghttp2_session *ng;
     struct meter meter;
-    unsigned
-        own_rsts; /* submitted by us and not yet out: those nghttp2 makes are the peer's doing */
+    unsigned own_rsts; /* not yet out, and submitted by us or paid for: the others that nghttp2
+                          makes are the peer's doing */
     struct list streams;
     struct list gone;
     struct copy_slab copy;
@@ -537,6 +537,21 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
     return 0;
 }
 
+/* nghttp2 has queued an RST_STREAM for the peer's fault (or a GOAWAY, then it is all the same). It
+ * is paid for here and not when it leaves: a read holds thousands. */
+static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int lib_error,
+                            void *user)
+{
+    struct sess *ss = sess_of_user(user);
+
+    (void)ng;
+    (void)frame;
+    (void)lib_error;
+    ss->own_rsts++;
+    pay_reset(ss);
+    return 0;
+}
+
 /* A call that was served is no attack. */
 static bool was_served(const struct sess *ss, const struct sstream *st)
 {
@@ -651,6 +666,7 @@ static struct h2 *sess_create(enum h2_role role, const struct h2_limits *limits)
     nghttp2_session_callbacks_set_on_header_callback2(cbs, on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cbs, on_chunk);
     nghttp2_session_callbacks_set_on_frame_recv_callback(cbs, on_frame_recv);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(cbs, on_invalid_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(cbs, on_stream_close);
     nghttp2_session_callbacks_set_on_frame_send_callback(cbs, on_frame_send);
     nghttp2_session_callbacks_set_on_frame_not_send_callback(cbs, on_frame_not_send);

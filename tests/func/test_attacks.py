@@ -173,8 +173,6 @@ GET_RESET = {  # A3, A4: what makes *us* reset, once for each of many calls; Tru
 @pytest.mark.parametrize("name", GET_RESET)
 def test_resets_whoever_sends_them(row, name):
     """CVE-2023-44487, CVE-2025-8671: at most 1,100 streams are taken, and a reset in the same read costs no upstream stream."""
-    if row.engine == "session" and name[:4] in ("A4.2", "A4.3"):
-        pytest.xfail("session takes all 3,000: docs/attacks.md")
     before = settled(row, "penstock_streams_started_total")
     attacker = Attacker(row.grpc)
     attacker.send(calls(3000, GET_RESET[name]))
