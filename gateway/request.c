@@ -22,13 +22,22 @@ bool field_is_hop_by_hop(const struct h2_field *f)
     }
 }
 
+/* Servers that make variables of names (CGI, WSGI) take _ and - for the same. */
+static bool name_is_or_twin(const struct h2_field *f, const char *name)
+{
+    for (uint32_t i = 0; i < f->name_len; i++)
+        if ((f->name[i] == '_' ? '-' : f->name[i]) != name[i])
+            return false;
+    return true;
+}
+
 bool field_claims_identity(const struct h2_field *f)
 {
     switch (f->name_len) {
     case 15:
-        return FIELD_IS(f, "penstock-tenant");
+        return name_is_or_twin(f, "penstock-tenant");
     case 23:
-        return FIELD_IS(f, "x-forwarded-client-cert");
+        return name_is_or_twin(f, "x-forwarded-client-cert");
     default:
         return false;
     }
@@ -117,11 +126,17 @@ static const struct h2_field **request_slot(struct request_head *head, const str
     if (FIELD_IS(f, name))                                                                         \
     return &head->member
     switch (f->name_len) {
+    case 4:
+        SLOT("host", host);
+        break;
     case 5:
         SLOT(":path", path);
         break;
     case 7:
         SLOT(":scheme", scheme);
+        break;
+    case 10:
+        SLOT(":authority", authority);
         break;
     case 11:
         SLOT("mm-model-id", model_hint);
@@ -241,6 +256,8 @@ size_t request_base(const struct request_head *head, struct h2_field *dst, bool 
         const struct h2_field *f = &head->fields[i];
 
         if (f == head->content_length) /* DATA frames say it; and we may lengthen messages */
+            continue;
+        if (f == head->host && head->authority != NULL) /* RFC 9113 8.3.1: one of them is true */
             continue;
         if (f == head->timeout && no_timeout)
             continue;

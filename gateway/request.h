@@ -32,6 +32,7 @@ struct request_head {
     size_t n;
     const struct h2_field *path; /* each NULL: absent */
     const struct h2_field *scheme;
+    const struct h2_field *authority, *host;
     const struct h2_field *content_type;
     const struct h2_field *timeout;
     const struct h2_field *encoding_field;

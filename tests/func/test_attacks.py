@@ -615,8 +615,30 @@ def test_what_is_forwarded_is_clean(row):
     client.close()
     seen = row.replica.requests[-1].fields
     names = [k for k, _ in seen]
+    assert "host" not in names
     assert dict(seen)[":scheme"] == "http" and dict(seen)[":authority"] == "test" and ("te", "trailers") in seen
     assert len(names) == len(set(names)) and names.count("x-forwarded-for") == 1
+
+
+def test_b5_host_alone_is_the_authority(row):
+    client = frames.Client(row.grpc)
+    call = client.open(ECHO, fields=fields(more=[("host", "by-host")], without=[":authority"]))
+    client.conn.send(client.conn.data_frame(call.id, frames.grpc_message(b"x"), end_stream=True))
+    assert client.wait(call).status == 0
+    client.close()
+    assert dict(row.replica.requests[-1].fields)["host"] == "by-host"
+
+
+def test_b11_names_that_others_take_for_an_identity_are_removed(row):
+    """CGI and WSGI make PENSTOCK_TENANT of penstock-tenant and of its twins."""
+    twins = ["penstock-tenant", "penstock_tenant", "x-forwarded-client-cert", "x_forwarded_client-cert", "x_forwarded_client_cert"]
+    client = frames.Client(row.grpc)
+    call = client.open(ECHO, fields=fields(more=[*((t, "admin") for t in twins), ("x_other", "stays")]))
+    client.conn.send(client.conn.data_frame(call.id, frames.grpc_message(b"x"), end_stream=True))
+    assert client.wait(call).status == 0
+    client.close()
+    names = [k for k, _ in row.replica.requests[-1].fields]
+    assert not set(twins) & set(names) and "x_other" in names
 
 
 CONNECTION_ERRORS = {  # B20: frames, the code of the GOAWAY
