@@ -364,20 +364,61 @@ static void post_to_job(struct admin_request *r, void *arg)
     struct controller_jobs *const j = arg;
     const char *what = "";
     struct job *const job = find_job(r, j, &what);
+    struct job_book *const book = job_runner_book(j->runner);
+    enum job_outcome done;
 
     if (job == NULL)
         return;
-    if (strcmp(what, "cancel") != 0) {
-        admin_reply_error(r, 404, "a job can't \"%.100s\"; it can: cancel", what);
+    if (strcmp(what, "cancel") == 0) {
+        done = job_cancel(book, job->spec->name, "cancelled by an operator", j->loop->now_us);
+    } else if (strcmp(what, "suspend") == 0) {
+        done = job_suspend(book, job->spec->name, j->loop->now_us);
+    } else if (strcmp(what, "resume") == 0) {
+        done = job_resume(book, job->spec->name, j->loop->now_us);
+    } else {
+        admin_reply_error(r, 404, "a job can't \"%.100s\"; it can: cancel, suspend, resume", what);
         return;
     }
-    if (job_cancel(job_runner_book(j->runner), job->spec->name, "cancelled by an operator",
-                   j->loop->now_us) == JOB_E_ENDED) {
+    if (done == JOB_E_ENDED && job_state_is_final(job->state))
         admin_reply_error(r, 409, "job %s has ended: %s", job->spec->name,
                           job_state_name(job->state));
-        return;
+    else if (done == JOB_E_ENDED)
+        admin_reply_error(r, 409, "job %s can't %s: it is %s", job->spec->name, what,
+                          job_state_name(job->state));
+    else
+        reply_job(r, j, job);
+}
+
+static void get_queues(struct admin_request *r, void *arg)
+{
+    struct controller_jobs *const j = arg;
+    struct job_book *const book = job_runner_book(j->runner);
+    struct json_out o;
+    struct buf out;
+
+    buf_init(&out, ANSWER_CEILING);
+    json_out_init(&o, &out);
+    json_out_object(&o, NULL);
+    json_out_array(&o, "queues");
+    for (size_t i = 0; i < job_book_n_queues(book); i++) {
+        const struct job_queue_use use = job_book_queue_use(book, i, j->loop->now_us);
+
+        json_out_object(&o, NULL);
+        json_out_str(&o, "queue", use.name);
+        json_out_uint(&o, "weight", use.weight);
+        json_out_uint(&o, "gpu_milli_cap", use.gpu_milli_cap);
+        json_out_uint(&o, "gpu_milli_deserved", use.gpu_milli_deserved);
+        json_out_uint(&o, "used_gpu_milli", use.used_gpu_milli);
+        json_out_uint(&o, "used_cpu_milli", use.used_cpu_milli);
+        json_out_uint(&o, "jobs_waiting", use.n_waiting);
+        json_out_uint(&o, "jobs_running", use.n_running);
+        json_out_uint(&o, "jobs_suspended", use.n_suspended);
+        json_out_uint(&o, "oldest_wait_us", use.oldest_wait_us);
+        json_out_end_object(&o);
     }
-    reply_job(r, j, job);
+    json_out_end_array(&o);
+    json_out_end_object(&o);
+    reply(r, 200, &out);
 }
 
 void controller_jobs_add_routes(struct controller_jobs *j, struct admin *a)
@@ -385,5 +426,6 @@ void controller_jobs_add_routes(struct controller_jobs *j, struct admin *a)
     admin_route(a, "POST", "/v1/jobs", post_job, j);
     admin_route(a, "GET", "/v1/jobs", get_jobs, j);
     admin_route(a, "GET", "/v1/jobs/*", get_job, j);
+    admin_route(a, "GET", "/v1/queues", get_queues, j);
     admin_route(a, "POST", "/v1/jobs/*", post_to_job, j);
 }

@@ -208,6 +208,12 @@ static void print_why(const struct json_at *job)
 {
     printf("job %s %s: %s\n", json_at_str(job, "job", ""), json_at_str(job, "state", ""),
            json_at_str(job, "why", ""));
+    if (json_at_member(job, "expected_in_us") != NULL) {
+        char in[32];
+
+        ctl_print_age(in, sizeof(in), json_at_uint(job, "expected_in_us", 0));
+        printf("expected to start in %s, by the estimates of what runs\n", in);
+    }
 }
 
 static void print_job(const struct json_at *job)
@@ -242,11 +248,12 @@ static int jobs_show(const struct jobs_args *a, const char *name, bool only_why)
     return r;
 }
 
-static int jobs_cancel(const struct jobs_args *a, const char *name)
+/* what: cancel, suspend, resume. */
+static int jobs_post(const struct jobs_args *a, const char *name, const char *what)
 {
     struct json_doc *doc = NULL;
     char *const escaped = ctl_escape(name);
-    char *const path = xasprintf("/v1/jobs/%s/cancel", escaped);
+    char *const path = xasprintf("/v1/jobs/%s/%s", escaped, what);
     int r = ctl_post(&a->ctl, path, "", 0, &doc);
 
     free(path);
@@ -289,7 +296,8 @@ static int jobs_logs(const struct jobs_args *a, const char *name, const char *ta
 /* sub is unknown, or has a word too few or too many. */
 static int bad_words(const struct args_spec *spec, const char *sub, bool has_more)
 {
-    static const char *const subs[] = {"submit", "list", "show", "why", "cancel", "logs"};
+    static const char *const subs[] = {"submit", "list",    "show",   "why",
+                                       "cancel", "suspend", "resume", "logs"};
 
     for (size_t i = 0; i < ARRAY_LEN(subs); i++) {
         if (strcmp(sub, subs[i]) != 0)
@@ -316,7 +324,8 @@ int verb_jobs(int argc, char **argv)
     };
     const struct args_spec spec = {
         .verb = "jobs",
-        .positional = "submit FILE | list | show JOB | why JOB | cancel JOB | logs JOB [TASK]",
+        .positional = "submit FILE | list | show JOB | why JOB | cancel JOB | "
+                      "suspend JOB | resume JOB | logs JOB [TASK]",
         .about = "Batch jobs: tasks that run to their end on the same nodes and cards as the "
                  "replicas.\nFILE is a job file (docs/config.md); - reads standard input. "
                  "They end with `penstock up`.",
@@ -340,7 +349,8 @@ int verb_jobs(int argc, char **argv)
         return jobs_submit(&a, name);
     if (argc == 3 && (strcmp(sub, "show") == 0 || strcmp(sub, "why") == 0))
         return jobs_show(&a, name, strcmp(sub, "why") == 0);
-    if (argc == 3 && strcmp(sub, "cancel") == 0)
-        return jobs_cancel(&a, name);
+    if (argc == 3 &&
+        (strcmp(sub, "cancel") == 0 || strcmp(sub, "suspend") == 0 || strcmp(sub, "resume") == 0))
+        return jobs_post(&a, name, sub);
     return bad_words(&spec, sub, argc > 2);
 }

@@ -18,17 +18,18 @@ static const struct {
     const char *name;
     unsigned next;
 } states[JOB_N_STATES] = {
-    [JOB_QUEUED] = {"queued",
-                    TO(WAITING) | TO(STARTING) | TO(RETRYING) | TO(FAILED) | TO(CANCELLED)},
-    [JOB_WAITING] = {"waiting",
-                     TO(QUEUED) | TO(STARTING) | TO(RETRYING) | TO(FAILED) | TO(CANCELLED)},
+    [JOB_QUEUED] = {"queued", TO(WAITING) | TO(STARTING) | TO(RETRYING) | TO(SUSPENDED) |
+                                  TO(FAILED) | TO(CANCELLED)},
+    [JOB_WAITING] = {"waiting", TO(QUEUED) | TO(STARTING) | TO(RETRYING) | TO(SUSPENDED) |
+                                    TO(FAILED) | TO(CANCELLED)},
     [JOB_STARTING] = {"starting", TO(RUNNING) | TO(STOPPING) | TO(RETRYING) | TO(SUCCEEDED) |
                                       TO(CANCELLED) | TO(FAILED)},
     [JOB_RUNNING] = {"running", TO(STARTING) | TO(STOPPING) | TO(RETRYING) | TO(SUCCEEDED) |
                                     TO(CANCELLED) | TO(FAILED)},
-    [JOB_STOPPING] = {"stopping",
-                      TO(QUEUED) | TO(RETRYING) | TO(SUCCEEDED) | TO(FAILED) | TO(CANCELLED)},
-    [JOB_RETRYING] = {"retrying", TO(QUEUED) | TO(CANCELLED)},
+    [JOB_STOPPING] = {"stopping", TO(QUEUED) | TO(RETRYING) | TO(SUSPENDED) | TO(SUCCEEDED) |
+                                      TO(FAILED) | TO(CANCELLED)},
+    [JOB_RETRYING] = {"retrying", TO(QUEUED) | TO(SUSPENDED) | TO(CANCELLED)},
+    [JOB_SUSPENDED] = {"suspended", TO(QUEUED) | TO(CANCELLED)},
     [JOB_SUCCEEDED] = {"succeeded", 0},
     [JOB_FAILED] = {"failed", 0},
     [JOB_CANCELLED] = {"cancelled", 0},
@@ -159,6 +160,40 @@ static struct job_queue *book_queue(struct job_book *book, const char *name)
     return q;
 }
 
+size_t job_book_n_queues(const struct job_book *book)
+{
+    return book->n_queues;
+}
+
+struct job_queue_use job_book_queue_use(struct job_book *book, size_t i, uint64_t now_us)
+{
+    const struct job_queue *q = book->queues[i];
+    struct job_queue_use use = {.name = q->name,
+                                .weight = q->weight,
+                                .gpu_milli_cap = q->gpu_milli_cap,
+                                .gpu_milli_deserved = q->gpu_milli_deserved,
+                                .used_gpu_milli = q->used_gpu_milli,
+                                .used_cpu_milli = q->used_cpu_milli};
+
+    list_each (&book->jobs, it) {
+        const struct job *job = list_entry(it, struct job, node);
+
+        if (job->queue != q || job_state_is_final(job->state))
+            continue;
+        if (job->state == JOB_SUSPENDED) {
+            use.n_suspended++;
+        } else if (job->state == JOB_QUEUED || job->state == JOB_WAITING ||
+                   job->state == JOB_RETRYING) {
+            use.n_waiting++;
+            if (now_us - job->submitted_us > use.oldest_wait_us)
+                use.oldest_wait_us = now_us - job->submitted_us;
+        } else {
+            use.n_running++;
+        }
+    }
+    return use;
+}
+
 void job_book_set_queues(struct job_book *book, const struct queue_conf *queues, size_t n_queues)
 {
     for (size_t i = 0; i < book->n_queues; i++) {
@@ -287,12 +322,16 @@ static uint64_t job_backoff_us(const struct job *job)
     return (ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS) * US_PER_MS;
 }
 
-/* Every task back to the start, for the next try of a gang. */
+/* Every task back to the start, for the next try of a gang; of other jobs those that have not
+ * succeeded. */
 static void job_reset_tasks(struct job *job)
 {
     for (size_t i = 0; i < job->n_tasks; i++) {
-        check(!task_is_active(&job->tasks[i]) && !job->tasks[i].placed);
-        job->tasks[i].state = TASK_PENDING;
+        struct job_task *task = &job->tasks[i];
+
+        check(!task_is_active(task) && !task->placed);
+        if (job->spec->gang || task->state != TASK_SUCCEEDED)
+            task->state = TASK_PENDING;
     }
 }
 
@@ -308,11 +347,11 @@ static bool job_is_done(const struct job *job)
 /* Nothing of the job runs any more: it becomes what it was stopped for. */
 static void job_finish(struct job_book *book, struct job *job, enum job_state to, uint64_t now_us)
 {
-    if (to == JOB_QUEUED && job_is_done(job))
+    if ((to == JOB_QUEUED || to == JOB_SUSPENDED) && job_is_done(job))
         to = JOB_SUCCEEDED; /* it ended by itself just before it was ended */
     if (to == JOB_RETRYING)
         job->retry_us = now_us + job_backoff_us(job);
-    if (to == JOB_RETRYING || to == JOB_QUEUED)
+    if (to == JOB_RETRYING || to == JOB_QUEUED || to == JOB_SUSPENDED)
         job_reset_tasks(job);
     job_set_state(book, job, to, now_us);
 }
@@ -419,6 +458,63 @@ enum job_outcome job_cancel(struct job_book *book, const char *name, const char 
     else
         job_stop(book, job, JOB_CANCELLED, now_us);
     return JOB_OK;
+}
+
+enum job_outcome job_suspend(struct job_book *book, const char *name, uint64_t now_us)
+{
+    struct job *job = job_find(book, name);
+
+    if (job == NULL)
+        return JOB_E_UNKNOWN;
+    if (job_state_is_final(job->state) ||
+        (job->state == JOB_STOPPING && job_state_is_final(job->ending)))
+        return JOB_E_ENDED;
+    if (job->state == JOB_SUSPENDED)
+        return JOB_OK;
+    job_set_why(book, job, "suspended by an operator");
+    if (job->state == JOB_STOPPING)
+        job->ending = JOB_SUSPENDED;
+    else if (job_has_active(job))
+        job_stop(book, job, JOB_SUSPENDED, now_us);
+    else
+        job_set_state(book, job, JOB_SUSPENDED, now_us);
+    job->retry_us = 0;
+    return JOB_OK;
+}
+
+enum job_outcome job_resume(struct job_book *book, const char *name, uint64_t now_us)
+{
+    struct job *job = job_find(book, name);
+
+    if (job == NULL)
+        return JOB_E_UNKNOWN;
+    if (job->state == JOB_STOPPING && job->ending == JOB_SUSPENDED)
+        job->ending = JOB_QUEUED;
+    else if (job->state == JOB_SUSPENDED)
+        job_set_state(book, job, JOB_QUEUED, now_us);
+    else
+        return JOB_E_ENDED;
+    job_set_why(book, job, "resumed by an operator");
+    return JOB_OK;
+}
+
+/* Runs, and has a limit on it. */
+static bool job_has_run_limit(const struct job *job)
+{
+    return job->spec->max_run_s > 0 && (job->state == JOB_STARTING || job->state == JOB_RUNNING);
+}
+
+uint64_t job_run_limit_us(const struct job *job)
+{
+    return job_has_run_limit(job) ? job->start_us + job->spec->max_run_s * US_PER_S : UINT64_MAX;
+}
+
+void job_check_run_limit(struct job_book *book, struct job *job, uint64_t now_us)
+{
+    if (now_us < job_run_limit_us(job))
+        return;
+    job_set_why(book, job, "ran longer than its max_run_s of %u s", job->spec->max_run_s);
+    job_stop(book, job, JOB_FAILED, now_us);
 }
 
 /* ---- events ---- */

@@ -34,8 +34,9 @@ enum job_state {
     JOB_WAITING,    /* first of its queue, the placer has no room: job->why */
     JOB_STARTING,   /* placed; not every task runs yet */
     JOB_RUNNING,
-    JOB_STOPPING, /* a task failed, or it was cancelled: the others are being ended */
-    JOB_RETRYING, /* holds nothing until the back-off ends */
+    JOB_STOPPING,  /* a task failed, or it was cancelled: the others are being ended */
+    JOB_RETRYING,  /* holds nothing until the back-off ends */
+    JOB_SUSPENDED, /* by an operator: holds nothing until it is resumed */
     JOB_SUCCEEDED,
     JOB_FAILED,
     JOB_CANCELLED,
@@ -78,6 +79,7 @@ struct job_spec {
     uint32_t backoff_ms;   /* before the first retry; doubles, at most 60 s */
     uint32_t grace_ms;     /* from SIGTERM to SIGKILL */
     bool preemptible;      /* a gang may be ended for another (queues decide whether) */
+    uint32_t max_run_s;    /* a start that lasts longer fails the job. 0: no limit */
     uint32_t estimate_s;   /* it runs about so long. 0: not known */
     uint32_t checkpoint_s; /* work is saved so often: what an end costs. 0: never */
     struct role_spec *roles;
@@ -167,6 +169,11 @@ enum job_outcome job_submit(struct job_book *book, struct job_spec *spec, uint64
                             struct job **ret_job); /* ret_job may be NULL */
 enum job_outcome job_cancel(struct job_book *book, const char *name, const char *why,
                             uint64_t now_us);
+/* Stops it, keeping its place: what has run of a gang runs again when it is resumed; of other jobs
+ * the tasks that have ended with status 0 stay ended. JOB_E_ENDED also when it is ending anyway. */
+enum job_outcome job_suspend(struct job_book *book, const char *name, uint64_t now_us);
+/* JOB_E_ENDED: it is not suspended. Call job_book_step after it. */
+enum job_outcome job_resume(struct job_book *book, const char *name, uint64_t now_us);
 struct job *job_find(const struct job_book *book, const char *name); /* the newest of that name */
 
 /* Place what can be placed, in order. Cheap when nothing changed. Jobs that wait for cards are
@@ -180,6 +187,19 @@ uint64_t job_book_next_us(const struct job_book *book);
 bool job_on_started(struct job_book *book, const char *id, int pid, uint64_t now_us);
 bool job_on_exited(struct job_book *book, const char *id, int status, uint64_t now_us);
 bool job_on_failed(struct job_book *book, const char *id, const char *text, uint64_t now_us);
+
+/* What a queue is allowed and holds. */
+struct job_queue_use {
+    const char *name; /* lives as long as the book */
+    uint32_t weight;
+    uint32_t gpu_milli_cap, gpu_milli_deserved; /* 0: none */
+    uint64_t used_gpu_milli, used_cpu_milli;
+    uint32_t n_waiting, n_running, n_suspended; /* jobs; waiting: queued and retrying, too */
+    uint64_t oldest_wait_us;                    /* of those that wait */
+};
+size_t job_book_n_queues(const struct job_book *book);
+/* i: below job_book_n_queues, in the order in which they were first named. O(jobs). */
+struct job_queue_use job_book_queue_use(struct job_book *book, size_t i, uint64_t now_us);
 
 typedef void (*job_each_fn)(void *arg, struct job *job);
 void job_book_each(struct job_book *book, job_each_fn fn, void *arg); /* in order of submission */

@@ -129,6 +129,9 @@ static const struct conf_field job_fields[] = {
     CONF_BOOL(struct job_raw, spec.preemptible, "preemptible", .dflt = true,
               .doc = "Its gang may be ended for another: see `preempt` and `gpu_milli_deserved` of "
                      "queues.json. It waits again, and starts anew."),
+    CONF_UINT(struct job_raw, spec.max_run_s, "max_run_s", .unit = "s", .max = 31536000,
+              .doc = "A start of it that lasts longer is stopped, and the job has failed. 0: no "
+                     "limit."),
     CONF_UINT(struct job_raw, spec.estimate_s, "estimate_s", .unit = "s", .max = 31536000,
               .doc = "How long it runs, about. A gang with an estimate may start before one that "
                      "waits, when by 1.5 times the estimate it has ended in time. 0: not known."),

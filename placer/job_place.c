@@ -331,6 +331,7 @@ void job_book_step(struct job_book *book, uint64_t now_us)
     }
     list_each (&book->jobs, it) {
         job = list_entry(it, struct job, node);
+        job_check_run_limit(book, job, now_us);
         if (job->retry_us > now_us)
             continue;
         job->retry_us = 0;
@@ -359,6 +360,8 @@ uint64_t job_book_next_us(const struct job_book *book)
     list_each (&book->jobs, it) {
         const struct job *job = list_entry(it, struct job, node);
 
+        if (job_run_limit_us(job) < next_us)
+            next_us = job_run_limit_us(job);
         if (job->retry_us != 0 && !job_state_is_final(job->state) && job->retry_us < next_us)
             next_us = job->retry_us;
     }

@@ -92,7 +92,8 @@ def test_a_gang_waits_whole_says_why_and_starts_when_it_has_room(jobs):
     second, third = jobs.show("second"), jobs.show("third")
     assert second["state"] == "waiting" and "card-0 (T4) 0 of 1000 milli free" in second["why"]
     assert all(t["state"] == "pending" and t["cards"] == [] for t in second["tasks"])
-    assert third["state"] == "queued" and third["why"] == "behind job second in queue default"
+    assert third["state"] == "queued" and third["why"].startswith("behind job second in queue default")
+    assert "it would delay job second" in third["why"]
     why = jobs.verb("why", "second").stdout
     assert why.startswith("job second waiting: waits for room: task ") and "asks for 100 mCPU, 16 MiB, 1 whole card" in why
     release.touch()
@@ -101,6 +102,35 @@ def test_a_gang_waits_whole_says_why_and_starts_when_it_has_room(jobs):
     jobs.wait("third", "succeeded")
     started = [e["job"] for e in jobs.up.events("job_state", state="starting")]
     assert started == ["first", "second", "third"]
+
+
+def test_a_suspended_job_gives_its_cards_back_and_starts_again_when_resumed(jobs):
+    jobs.submit("long", whole_card("echo try $PENSTOCK_TRY; sleep 1000", count=3), gang=True, grace_ms=2000)
+    jobs.wait("long", "running")
+    assert jobs.verb("suspend", "long").returncode == 0
+    jobs.wait("long", "suspended")
+    jobs.submit("short", whole_card("true", count=3), gang=True)
+    jobs.wait("short", "succeeded")
+    late = jobs.verb("resume", "short")
+    assert late.returncode == 1 and "job short has ended: succeeded" in late.stderr
+    assert jobs.verb("resume", "long").returncode == 0
+    jobs.wait("long", "running")
+    penstock.wait_for(lambda: jobs.log("long", "worker-0") == "try 1\ntry 2\n")
+
+
+def test_a_gang_of_higher_priority_ends_a_lower_one_and_queues_shows_it(programs, tmp_path):
+    jobs = Jobs(programs, tmp_path, queues={"ads": {"weight": 2, "gpu_milli_deserved": 2000, "preempt": True, "min_run_s": 0}})
+    jobs.submit("low", whole_card("sleep 1000", count=2), gang=True, queue="ads", grace_ms=2000)
+    jobs.wait("low", "running")
+    jobs.submit("high", whole_card("sleep 1000", count=3), gang=True, queue="ads", priority=5)
+    jobs.wait("high", "running")
+    low = jobs.wait("low", "waiting")
+    assert low["evictions"] == 1 and low["failures"] == 0
+    table = programs.run("penstock", "queues", "--admin", jobs.up.admin).stdout.splitlines()
+    assert table[0].split() == ["QUEUE", "WEIGHT", "CARDS", "DESERVED", "CAP", "RUNNING", "WAITING", "SUSPENDED", "LONGEST", "WAIT"]
+    assert table[1].split()[:8] == ["ads", "2", "3.000", "2.000", "-", "1", "1", "0"]
+    jobs.verb("cancel", "high")
+    jobs.wait("low", "running")
 
 
 def test_a_failed_task_stops_its_gang_and_all_start_again(jobs):

@@ -503,6 +503,114 @@ static void a_queue_takes_back_its_own_once_and_then_all_is_quiet(void **state)
     assert_int_equal(a[2]->state, JOB_WAITING);
 }
 
+static void a_suspended_job_holds_nothing_until_it_is_resumed(void **state)
+{
+    struct fixture *f = *state;
+    struct job *a = submit_cards(f, "a", "", 4), *b = submit_cards(f, "b", "", 4);
+
+    all_started(f, a);
+    assert_int_equal(job_suspend(f->book, "a", f->now_us), JOB_OK);
+    assert_int_equal(a->state, JOB_STOPPING);
+    for (size_t i = 0; i < 4; i++)
+        exited(f, a, i, -15);
+    assert_int_equal(a->state, JOB_SUSPENDED);
+    assert_int_equal(a->failures, 0);
+    assert_int_equal(b->state, JOB_STARTING);
+    for (size_t i = 0; i < 4; i++)
+        exited(f, b, i, 0);
+    assert_int_equal(cards_in_use(f), 0); /* a does not start by itself */
+    assert_int_equal(job_resume(f->book, "b", f->now_us), JOB_E_ENDED);
+    assert_int_equal(job_resume(f->book, "a", f->now_us), JOB_OK);
+    job_book_step(f->book, f->now_us);
+    assert_int_equal(a->state, JOB_STARTING);
+    assert_int_equal(job_suspend(f->book, "none", f->now_us), JOB_E_UNKNOWN);
+    assert_int_equal(job_suspend(f->book, "b", f->now_us), JOB_E_ENDED);
+    assert_int_equal(job_cancel(f->book, "a", "enough", f->now_us), JOB_OK);
+    assert_int_equal(job_suspend(f->book, "a", f->now_us), JOB_E_ENDED); /* it is ending for good */
+}
+
+static void a_suspended_waiting_job_lets_the_next_pass(void **state)
+{
+    struct fixture *f = *state;
+    struct job *a = submit_cards(f, "a", "", 2), *big = submit_cards(f, "big", "", 4);
+    struct job *small = submit_cards(f, "small", "", 2);
+
+    assert_int_equal(small->state, JOB_QUEUED);
+    assert_int_equal(job_suspend(f->book, "big", f->now_us), JOB_OK);
+    job_book_step(f->book, f->now_us);
+    assert_int_equal(big->state, JOB_SUSPENDED);
+    assert_int_equal(small->state, JOB_STARTING);
+    assert_int_equal(a->state, JOB_STARTING);
+    assert_int_equal(job_cancel(f->book, "big", "no more", f->now_us), JOB_OK);
+    assert_int_equal(big->state, JOB_CANCELLED);
+}
+
+static void of_a_suspended_job_without_gang_what_has_ended_stays_ended(void **state)
+{
+    struct fixture *f = *state;
+    struct job *a =
+        submit(f, "{\"job\":\"a\",\"tasks\":[{\"role\":\"w\",\"count\":2,\"command\":[\"x\"],"
+                  "\"gpu\":{\"milli\":1000}}]}");
+
+    all_started(f, a);
+    exited(f, a, 0, 0);
+    assert_int_equal(job_suspend(f->book, "a", f->now_us), JOB_OK);
+    exited(f, a, 1, -15);
+    assert_int_equal(a->state, JOB_SUSPENDED);
+    assert_int_equal(job_resume(f->book, "a", f->now_us), JOB_OK);
+    job_book_step(f->book, f->now_us);
+    assert_int_equal(a->tasks[0].state, TASK_SUCCEEDED);
+    assert_int_equal(a->tasks[1].state, TASK_STARTING);
+    exited(f, a, 1, 0);
+    assert_int_equal(a->state, JOB_SUCCEEDED);
+}
+
+static void a_job_that_runs_too_long_fails_and_gives_all_back(void **state)
+{
+    struct fixture *f = *state;
+    struct job *a = submit_cards(f, "a", "\"max_run_s\":60,\"retries\":5,", 2);
+
+    all_started(f, a);
+    assert_int_equal(job_book_next_us(f->book), a->start_us + 60 * US_PER_S);
+    f->now_us += 59 * US_PER_S;
+    job_book_step(f->book, f->now_us);
+    assert_int_equal(a->state, JOB_RUNNING);
+    f->now_us += US_PER_S;
+    job_book_step(f->book, f->now_us);
+    assert_int_equal(a->state, JOB_STOPPING);
+    exited(f, a, 0, -15);
+    exited(f, a, 1, -15);
+    assert_int_equal(a->state, JOB_FAILED);
+    assert_says(a->why, "max_run_s of 60 s");
+    assert_int_equal(cards_in_use(f), 0);
+}
+
+static void a_queue_says_what_it_holds_and_who_waits(void **state)
+{
+    struct fixture *f = *state;
+    const struct queue_conf queues[] = {
+        {.name = "q", .weight = 3, .gpu_milli_cap = 3000, .gpu_milli_deserved = 2000}};
+    struct job_queue_use use;
+
+    job_book_set_queues(f->book, queues, 1);
+    submit_cards(f, "a", "\"queue\":\"q\",", 2);
+    submit_cards(f, "b", "\"queue\":\"q\",", 2);
+    f->now_us += 7 * US_PER_S;
+    submit_cards(f, "c", "\"queue\":\"q\",", 1);
+    assert_int_equal(job_suspend(f->book, "c", f->now_us), JOB_OK);
+    assert_int_equal(job_book_n_queues(f->book), 1);
+    use = job_book_queue_use(f->book, 0, f->now_us);
+    assert_string_equal(use.name, "q");
+    assert_int_equal(use.weight, 3);
+    assert_int_equal(use.gpu_milli_cap, 3000);
+    assert_int_equal(use.gpu_milli_deserved, 2000);
+    assert_int_equal(use.used_gpu_milli, 2000);
+    assert_int_equal(use.n_running, 1);
+    assert_int_equal(use.n_waiting, 1);
+    assert_int_equal(use.n_suspended, 1);
+    assert_int_equal(use.oldest_wait_us, 7 * US_PER_S);
+}
+
 static void a_job_that_can_never_fit_says_so_and_blocks_nobody(void **state)
 {
     struct fixture *f = *state;
@@ -946,6 +1054,11 @@ int main(void)
         TEST(a_higher_priority_ends_a_lower_one_where_the_queue_says_so),
         TEST(evictions_never_count_as_retries),
         TEST(a_queue_takes_back_its_own_once_and_then_all_is_quiet),
+        TEST(a_suspended_job_holds_nothing_until_it_is_resumed),
+        TEST(a_suspended_waiting_job_lets_the_next_pass),
+        TEST(of_a_suspended_job_without_gang_what_has_ended_stays_ended),
+        TEST(a_job_that_runs_too_long_fails_and_gives_all_back),
+        TEST(a_queue_says_what_it_holds_and_who_waits),
         TEST(a_job_that_can_never_fit_says_so_and_blocks_nobody),
         TEST(a_failed_task_stops_the_gang_and_all_start_again_after_the_back_off),
         TEST(the_back_off_doubles_up_to_a_minute),
