@@ -66,19 +66,15 @@ static size_t key_of(const struct addresses *a, const struct sockaddr_storage *s
     return 8;
 }
 
-struct address *addresses_of_peer(struct addresses *a, int fd)
+struct address *addresses_of_peer(struct addresses *a, const struct sockaddr_storage *peer)
 {
-    struct sockaddr_storage sa = {.ss_family = AF_UNSPEC};
-    socklen_t len = sizeof(sa);
     struct address *of;
     char key[8];
     size_t key_len;
 
     if (a->max_sessions == 0 && a->limits.resets == 0)
         return NULL;
-    if (getpeername(fd, (struct sockaddr *)&sa, &len) != 0)
-        return NULL;
-    key_len = key_of(a, &sa, key);
+    key_len = key_of(a, peer, key);
     if (key_len == 0)
         return NULL;
     of = map_get(&a->by_key, key, key_len);

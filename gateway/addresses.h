@@ -10,6 +10,8 @@
 #ifndef GATEWAY_ADDRESSES_H
 #define GATEWAY_ADDRESSES_H
 
+#include <sys/socket.h>
+
 #include "base/hash.h"
 #include "base/list.h"
 #include "conf/client_limits.h"
@@ -36,8 +38,8 @@ struct addresses {
 void addresses_init(struct addresses *a, const struct client_limits *l, uint32_t n_workers);
 void addresses_fini(struct addresses *a);
 
-/* Of the peer of socket fd. NULL: it has none that counts (a UNIX socket, loopback). */
-struct address *addresses_of_peer(struct addresses *a, int fd);
+/* Of a peer that accept(2) named. NULL: it has none that counts (a UNIX socket, loopback). */
+struct address *addresses_of_peer(struct addresses *a, const struct sockaddr_storage *peer);
 void addresses_enter(struct addresses *a, struct address *of, struct list *session);
 void addresses_leave(struct addresses *a, struct address *of, struct list *session);
 bool addresses_is_full(const struct addresses *a, const struct address *of);

@@ -12,6 +12,7 @@ struct hand_msg {
     struct mbox_msg msg;
     size_t listener;
     int fd;
+    struct net_addr peer;
 };
 
 static unsigned count_of(atomic_uint *count)
@@ -67,11 +68,11 @@ bool door_has_room(struct worker *acceptor, bool tls)
     return false;
 }
 
-static void door_enter(struct worker *w, size_t listener, int fd)
+static void door_enter(struct worker *w, size_t listener, int fd, const struct net_addr *peer)
 {
     const struct conn_conf *conf = &w->listeners[listener].conn;
 
-    if (session_accept(w, fd, conf))
+    if (session_accept(w, fd, peer, conf))
         return;
     if (conf->tls != NULL)
         door_handshake_ended(w);
@@ -82,7 +83,7 @@ static void hand_deliver(struct mbox_msg *msg, void *arg)
 {
     struct hand_msg *m = container_of(msg, struct hand_msg, msg);
 
-    door_enter(arg, m->listener, m->fd);
+    door_enter(arg, m->listener, m->fd, &m->peer);
     free(m);
 }
 
@@ -94,7 +95,7 @@ static void hand_discard(struct mbox_msg *msg)
     free(m);
 }
 
-void door_hand(struct worker *acceptor, size_t listener, int fd)
+void door_hand(struct worker *acceptor, size_t listener, int fd, const struct net_addr *peer)
 {
     const bool tls = acceptor->listeners[listener].conn.tls != NULL;
     struct worker *to = door_choose(acceptor, tls);
@@ -106,7 +107,7 @@ void door_hand(struct worker *acceptor, size_t listener, int fd)
         count_up(&to->door.handshakes);
     acceptor->door_turn = to->index + 1;
     if (to == acceptor) {
-        door_enter(to, listener, fd);
+        door_enter(to, listener, fd, peer);
         return;
     }
     m = xcalloc(1, sizeof(*m));
@@ -114,6 +115,7 @@ void door_hand(struct worker *acceptor, size_t listener, int fd)
     m->msg.discard = hand_discard;
     m->listener = listener;
     m->fd = fd;
+    m->peer = *peer;
     mbox_post(&to->loop.mbox, &m->msg);
 }
 

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct net_addr; /* net/conn.h */
 struct worker;
 
 struct door {
@@ -30,8 +31,8 @@ struct door {
 /* May a connection be accepted? Always, but with TLS when all workers have their fill of
  * handshakes: then they are asked for room, and worker_accept_again comes. */
 bool door_has_room(struct worker *acceptor, bool tls);
-/* fd, accepted by the acceptor's listener of that index. */
-void door_hand(struct worker *acceptor, size_t listener, int fd);
+/* fd, accepted from peer by the acceptor's listener of that index. */
+void door_hand(struct worker *acceptor, size_t listener, int fd, const struct net_addr *peer);
 /* Out of descriptors: every worker gives up a connection without a call, if it has one. */
 void door_make_room(struct worker *acceptor);
 

@@ -27,10 +27,11 @@ static void listener_accept(struct listener *l)
             return;
         }
 
-        const int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        struct net_addr peer;
+        const int fd = net_accept(l->fd, &peer);
 
         if (fd >= 0) {
-            door_hand(l->worker, (size_t)(l - l->worker->listeners), fd);
+            door_hand(l->worker, (size_t)(l - l->worker->listeners), fd, &peer);
             continue;
         }
         if (errno == EAGAIN || errno == EWOULDBLOCK)

@@ -378,9 +378,10 @@ bool session_make_room(struct worker *w)
     return false;
 }
 
-bool session_accept(struct worker *w, int fd, const struct conn_conf *conf)
+bool session_accept(struct worker *w, int fd, const struct net_addr *peer,
+                    const struct conn_conf *conf)
 {
-    struct address *of = addresses_of_peer(&w->addresses_of_clients, fd);
+    struct address *of = addresses_of_peer(&w->addresses_of_clients, &peer->sa);
     struct session *s;
 
     if (w->draining || w->stopping ||
@@ -406,7 +407,7 @@ bool session_accept(struct worker *w, int fd, const struct conn_conf *conf)
         addresses_enter(&w->addresses_of_clients, of, &s->of_address);
     if (conf->tls != NULL)
         handshakes_begin(&w->handshakes, s);
-    s->conn = conn_accept(&w->loop, fd, conf, &session_ops, s);
+    s->conn = conn_accept(&w->loop, fd, peer, conf, &session_ops, s);
     return true;
 }
 

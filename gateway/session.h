@@ -64,7 +64,8 @@ enum grpc_status call_refuse(struct call *c, enum request_fault fault,
 void call_stop_upload(struct call *c);
 
 /* false: refused, and fd is closed. */
-bool session_accept(struct worker *w, int fd, const struct conn_conf *conf);
+bool session_accept(struct worker *w, int fd, const struct net_addr *peer,
+                    const struct conn_conf *conf);
 /* Close one that has no call (GOAWAY first: its client may come again). false: found none. */
 bool session_make_room(struct worker *w);
 void session_drain(struct session *s);

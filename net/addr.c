@@ -145,6 +145,19 @@ void net_addr_of_peer(int fd, struct net_addr *ret_addr)
         addr_text(ret_addr);
 }
 
+int net_accept(int fd, struct net_addr *ret_peer)
+{
+    int r;
+
+    memset(ret_peer, 0, sizeof(*ret_peer));
+    ret_peer->sa_len = sizeof(ret_peer->sa);
+    r = accept4(fd, (struct sockaddr *)&ret_peer->sa, &ret_peer->sa_len,
+                SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (r >= 0)
+        addr_text(ret_peer);
+    return r;
+}
+
 /* A socket file that nobody listens on any more is in the way of bind. */
 static void unlink_stale_socket(const struct net_addr *addr)
 {

@@ -756,17 +756,17 @@ static void conn_set_peer(struct conn *c, const struct net_addr *addr)
     c->peer = xstrdup(addr->text);
 }
 
-struct conn *conn_accept(struct loop *l, int fd, const struct conn_conf *conf,
-                         const struct conn_ops *ops, void *user)
+struct conn *conn_accept(struct loop *l, int fd, const struct net_addr *peer,
+                         const struct conn_conf *conf, const struct conn_ops *ops, void *user)
 {
     struct conn *c = conn_new(l, fd, H2_SERVER, conf, ops, user);
+    struct net_addr asked;
 
     if (conf->tls != NULL)
         c->tls = tls_new(conf->tls, NULL, &c->cipher);
-    struct net_addr peer;
-
-    net_addr_of_peer(fd, &peer);
-    conn_set_peer(c, &peer);
+    if (peer == NULL)
+        net_addr_of_peer(fd, &asked);
+    conn_set_peer(c, peer != NULL ? peer : &asked);
     c->state = CONN_SETUP;
     keepalive_start(&c->alive, conf->ping_after_us, conf->ping_timeout_us, l->now_us);
     c->sweep_at_us = conn_sweep_us(c) != 0 ? l->now_us + conn_sweep_us(c) : 0;

@@ -34,6 +34,8 @@ void net_tune_socket(int fd, int family);
 void net_addr_host(const struct net_addr *addr, char *dst, size_t size);
 void net_addr_of_socket(int fd, struct net_addr *ret_addr); /* getsockname, for port 0 */
 void net_addr_of_peer(int fd, struct net_addr *ret_addr);   /* getpeername */
+/* A connection of listening socket fd, non-blocking, and who it is with; -1: errno says why. */
+int net_accept(int fd, struct net_addr *ret_peer);
 
 struct tls_ctx; /* net/tls.h */
 struct conn;
@@ -88,9 +90,10 @@ struct conn_conf {
 };
 void conn_conf_default(struct conn_conf *c);
 
-/* fd: accepted, non-blocking; owned from here. */
-struct conn *conn_accept(struct loop *l, int fd, const struct conn_conf *conf,
-                         const struct conn_ops *ops, void *user);
+/* fd: accepted, non-blocking; owned from here. peer: as net_accept gave it; NULL: the kernel is
+ * asked. */
+struct conn *conn_accept(struct loop *l, int fd, const struct net_addr *peer,
+                         const struct conn_conf *conf, const struct conn_ops *ops, void *user);
 struct conn *conn_dial(struct loop *l, const struct net_addr *addr, const struct conn_conf *conf,
                        const struct conn_ops *ops, void *user);
 struct h2 *conn_h2(struct conn *c);

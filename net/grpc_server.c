@@ -415,7 +415,7 @@ static void server_take(struct grpc_server *s, int fd)
     sc->server = s;
     list_push_back(&s->conns, &sc->node);
     s->n_conns++;
-    sc->conn = conn_accept(s->loop, fd, &s->conf.conn, &sconn_ops, sc);
+    sc->conn = conn_accept(s->loop, fd, NULL, &s->conf.conn, &sconn_ops, sc);
 }
 
 static void late_on_timer(struct timer *t)

@@ -87,13 +87,18 @@ static void on_accept(struct ev_loop *ev, ev_io *w, int revents)
 {
     struct fixture *f = container_of(w, struct fixture, listener);
     struct conn_conf conf;
-    int fd = accept4(w->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct net_addr peer, asked;
+    int fd = net_accept(w->fd, &peer);
 
     (void)ev;
     (void)revents;
     assert_true(fd >= 0);
+    net_addr_of_peer(fd, &asked);
+    assert_string_equal(peer.text, asked.text);
+    assert_int_equal(peer.sa_len, asked.sa_len);
+    assert_memory_equal(&peer.sa, &asked.sa, asked.sa_len);
     conn_conf_default(&conf);
-    f->server = conn_accept(&f->loop, fd, &conf, &srv_ops, f);
+    f->server = conn_accept(&f->loop, fd, &peer, &conf, &srv_ops, f);
 }
 
 static void cli_send_more(struct fixture *f, struct h2_stream *s)

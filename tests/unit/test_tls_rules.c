@@ -474,7 +474,7 @@ static void a_turn_of_the_loop_takes_two_steps_of_handshakes(void **state)
 
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
         fds[i] = pair[0];
-        conns[i] = conn_accept(&loop, pair[1], &conn_conf, &ops, &n_closed);
+        conns[i] = conn_accept(&loop, pair[1], NULL, &conn_conf, &ops, &n_closed);
         meeting_init(&m, conn_conf.tls, &(struct client_as){0});
         SSL_do_handshake(m.client);
         const int len = BIO_read(m.to_server, hello, sizeof(hello));
