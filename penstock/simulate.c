@@ -10,6 +10,7 @@
 
 static const struct verb subjects[] = {
     {"placer", "placement policies: how many cards of a cluster they give away", simulate_placer},
+    {"jobs", "training jobs in a queue: completion times, waits of large gangs", simulate_jobs},
     {NULL, NULL, NULL},
 };
 

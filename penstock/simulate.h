@@ -9,6 +9,7 @@
 #ifndef PENSTOCK_SIMULATE_H
 #define PENSTOCK_SIMULATE_H
 
+int simulate_jobs(int argc, char **argv);
 int simulate_placer(int argc, char **argv);
 
 #endif
