@@ -8,6 +8,8 @@
 #include "base/json_out.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "placer/job_dry_run.h"
+#include "placer/manifest.h"
 
 #define ANSWER_CEILING  (64u * 1024 * 1024)
 #define LOG_BYTES_DFLT  (64u * 1024)
@@ -171,10 +173,32 @@ static void put_job_members(struct json_out *o, const struct controller_jobs *j,
     json_out_uint(o, "ran_us", job->first_start_us != 0 ? end_us - job->first_start_us : 0);
 }
 
-static void put_job(struct json_out *o, const struct controller_jobs *j, const struct job *job)
+static void put_lines(struct json_out *o, const char *name, struct buf *lines)
+{
+    char *const text = xstrdup(buf_cstr(lines));
+    char *line = NULL;
+
+    json_out_array(o, name);
+    for (char *rest = text; (line = strsep(&rest, "\n")) != NULL;)
+        if (line[0] != '\0')
+            json_out_str(o, NULL, line);
+    json_out_end_array(o);
+    free(text);
+}
+
+/* warnings: of its submission; NULL: nothing is said of them. */
+static void put_job(struct json_out *o, const struct controller_jobs *j, const struct job *job,
+                    struct buf *warnings, bool is_dry_run)
 {
     json_out_object(o, NULL);
     put_job_members(o, j, job);
+    if (warnings != NULL)
+        put_lines(o, "warnings", warnings);
+    if (is_dry_run) {
+        json_out_bool(o, "dry_run", true);
+        json_out_bool(o, "fits", job->state == JOB_STARTING);
+        json_out_uint(o, "waiting_ahead", job_dry_run_ahead(job_runner_book(j->runner), job));
+    }
     json_out_array(o, "tasks");
     for (size_t i = 0; i < job->n_tasks; i++)
         put_task(o, j, &job->tasks[i]);
@@ -191,7 +215,7 @@ static void reply_job(struct admin_request *r, const struct controller_jobs *j,
 
     buf_init(&out, ANSWER_CEILING);
     json_out_init(&o, &out);
-    put_job(&o, j, job);
+    put_job(&o, j, job, NULL, false);
     reply(r, 200, &out);
 }
 
@@ -199,53 +223,90 @@ static void reply_refused(struct admin_request *r, struct conf_problems *problem
 {
     struct json_out o;
     struct buf out;
-    char *line = NULL;
-    char *const text = xstrdup(buf_cstr(&problems->text));
 
     buf_init(&out, ANSWER_CEILING);
     json_out_init(&o, &out);
     json_out_object(&o, NULL);
     json_out_str(&o, "error", "the job file is refused");
-    json_out_array(&o, "problems");
-    for (char *rest = text; (line = strsep(&rest, "\n")) != NULL;)
-        if (line[0] != '\0')
-            json_out_str(&o, NULL, line);
-    json_out_end_array(&o);
+    put_lines(&o, "problems", &problems->text);
     json_out_end_object(&o);
-    free(text);
     reply(r, 422, &out);
 }
 
 /* ---- routes ---- */
 
-static void post_job(struct admin_request *r, void *arg)
+/* Submits the jobs of a text, all or none. dry: to it, in place of the book. */
+static enum job_outcome submit_all(struct controller_jobs *j, struct manifest_jobs *texts,
+                                   struct job_dry_run *dry, struct job **ret_jobs,
+                                   const char **ret_name)
 {
-    struct controller_jobs *const j = arg;
-    const char *const file = admin_request_query(r, "file");
-    struct conf_problems problems;
-    struct job_spec *spec = NULL;
-    struct job *job = NULL;
-    size_t len = 0;
-    const char *const body = admin_request_body(r, &len);
+    struct job_book *const book = job_runner_book(j->runner);
 
-    if (j->ending) {
-        admin_reply_error(r, 503, "this process is ending");
-        return;
+    for (size_t i = 0; i < texts->n; i++) {
+        const struct job *const same = job_find(book, texts->entries[i].spec->name);
+
+        *ret_name = texts->entries[i].spec->name;
+        if (same != NULL && !job_state_is_final(same->state))
+            return JOB_E_EXISTS;
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(texts->entries[k].spec->name, *ret_name) == 0)
+                return JOB_E_EXISTS;
     }
-    conf_problems_init(&problems);
-    spec = job_file_load(file != NULL ? file : "job", body, len, &problems);
-    if (spec == NULL)
-        reply_refused(r, &problems);
-    conf_problems_fini(&problems);
-    if (spec == NULL)
-        return;
-    switch (job_submit(job_runner_book(j->runner), spec, j->loop->now_us, &job)) {
+    if (!job_book_has_room(book, texts->n))
+        return JOB_E_FULL;
+    for (size_t i = 0; i < texts->n; i++) {
+        struct job_spec *const spec = texts->entries[i].spec;
+        const enum job_outcome how =
+            dry != NULL ? job_dry_run_submit(dry, spec, j->loop->now_us, &ret_jobs[i])
+                        : job_submit(book, spec, j->loop->now_us, &ret_jobs[i]);
+
+        check(how == JOB_OK); /* all that can be refused was asked above */
+        texts->entries[i].spec = NULL;
+    }
+    return JOB_OK;
+}
+
+/* One job: the job. Several, from a text of several documents: {"jobs": [...]}. */
+static void reply_submitted(struct admin_request *r, const struct controller_jobs *j,
+                            struct manifest_jobs *texts, struct job **jobs, bool is_dry_run)
+{
+    struct json_out o;
+    struct buf out;
+
+    buf_init(&out, ANSWER_CEILING);
+    json_out_init(&o, &out);
+    if (texts->n > 1) {
+        json_out_object(&o, NULL);
+        json_out_array(&o, "jobs");
+    }
+    for (size_t i = 0; i < texts->n; i++)
+        put_job(&o, j, jobs[i], &texts->entries[i].warnings, is_dry_run);
+    if (texts->n > 1) {
+        json_out_end_array(&o);
+        json_out_end_object(&o);
+    }
+    reply(r, 200, &out);
+}
+
+static void submit(struct admin_request *r, struct controller_jobs *j, struct manifest_jobs *texts,
+                   bool is_dry_run)
+{
+    struct job **const jobs = xcalloc(texts->n, sizeof(struct job *));
+    const char *name = "";
+    struct job_dry_run dry;
+
+    if (is_dry_run)
+        job_dry_run_init(&dry, job_runner_book(j->runner));
+    switch (submit_all(j, texts, is_dry_run ? &dry : NULL, jobs, &name)) {
     case JOB_OK:
-        job_runner_step(j->runner);
-        reply_job(r, j, job);
-        return;
+        if (is_dry_run)
+            job_dry_run_step(&dry, j->loop->now_us);
+        else
+            job_runner_step(j->runner);
+        reply_submitted(r, j, texts, jobs, is_dry_run);
+        break;
     case JOB_E_EXISTS:
-        admin_reply_error(r, 409, "a job %s is there and has not ended", spec->name);
+        admin_reply_error(r, 409, "a job %s is there and has not ended", name);
         break;
     case JOB_E_FULL:
         admin_reply_error(r, 429, "there are %d jobs that have not ended", JOB_BOOK_MAX);
@@ -254,7 +315,33 @@ static void post_job(struct admin_request *r, void *arg)
     case JOB_E_ENDED:
         check(false && "job_submit has no such outcome");
     }
-    job_spec_free(spec);
+    if (is_dry_run)
+        job_dry_run_fini(&dry);
+    free(jobs);
+}
+
+static void post_job(struct admin_request *r, void *arg)
+{
+    struct controller_jobs *const j = arg;
+    const char *const file = admin_request_query(r, "file");
+    const char *const dry_run = admin_request_query(r, "dry_run");
+    struct conf_problems problems;
+    struct manifest_jobs *texts = NULL;
+    size_t len = 0;
+    const char *const body = admin_request_body(r, &len);
+
+    if (j->ending) {
+        admin_reply_error(r, 503, "this process is ending");
+        return;
+    }
+    conf_problems_init(&problems);
+    texts = manifest_load(file != NULL ? file : "job", body, len, j->view, &problems);
+    if (texts == NULL)
+        reply_refused(r, &problems);
+    else
+        submit(r, j, texts, dry_run != NULL && strcmp(dry_run, "0") != 0);
+    manifest_jobs_free(texts);
+    conf_problems_fini(&problems);
 }
 
 struct list_answer {

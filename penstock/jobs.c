@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 struct jobs_args {
     struct ctl ctl;
     bool wait;
+    bool dry_run;
     uint64_t bytes;
 };
 
@@ -90,9 +92,41 @@ static int wait_for_end(const struct jobs_args *a, const char *name)
     }
 }
 
-static int jobs_submit(const struct jobs_args *a, const char *file)
+/* What became of one job of the text: a line, and with --dry-run the job file that it is. */
+static void print_submitted(const struct jobs_args *a, const struct json_at *job)
 {
-    struct json_doc *doc = NULL;
+    const char *const name = json_at_str(job, "job", "");
+    const char *const why = json_at_str(job, "why", "");
+    const uint64_t ahead = json_at_uint(job, "waiting_ahead", 0);
+    char *text = NULL;
+
+    if (!a->dry_run) {
+        printf("job %s submitted, number %" PRIu64 ", %s: %s\n", name,
+               json_at_uint(job, "number", 0), json_at_str(job, "state", ""), why);
+        return;
+    }
+    if (!json_at_bool(job, "fits", false))
+        printf("job %s would wait: %s\n", name, why);
+    else if (ahead > 0)
+        printf("job %s has room now, behind %" PRIu64 " that wait in queue %s\n", name, ahead,
+               json_at_str(job, "queue", ""));
+    else
+        printf("job %s would start now\n", name);
+    text = json_at_text(json_at_member(job, "file"));
+    printf("%s\n", text);
+    free(text);
+}
+
+static void print_warnings(const struct json_at *job)
+{
+    const struct json_at *const warnings = json_at_member(job, "warnings");
+
+    for (size_t i = 0; i < json_at_n(warnings); i++)
+        fprintf(stderr, "penstock: %s\n", json_at_str(json_at_item(warnings, i), NULL, ""));
+}
+
+static int post_file(const struct jobs_args *a, const char *file, struct json_doc **ret_doc)
+{
     struct buf text;
     int r;
 
@@ -100,26 +134,43 @@ static int jobs_submit(const struct jobs_args *a, const char *file)
     r = read_file(file, &text);
     if (r == EXIT_SUCCESS) {
         char *const escaped = ctl_escape(file);
-        char *const path = xasprintf("/v1/jobs?file=%s", escaped);
+        char *const path = xasprintf("/v1/jobs?file=%s%s", escaped, a->dry_run ? "&dry_run=1" : "");
 
-        r = ctl_post(&a->ctl, path, buf_cstr(&text), text.len, &doc);
+        r = ctl_post(&a->ctl, path, buf_cstr(&text), text.len, ret_doc);
         free(path);
         free(escaped);
     }
     buf_fini(&text);
+    return r;
+}
+
+static int jobs_submit(const struct jobs_args *a, const char *file)
+{
+    struct json_doc *doc = NULL;
+    int r = post_file(a, file, &doc);
+
     if (r != EXIT_SUCCESS)
         return r;
 
-    const struct json_at *const job = json_doc_top(doc);
-    char *const name = xstrdup(json_at_str(job, "job", ""));
+    const struct json_at *const top = json_doc_top(doc);
+    const struct json_at *const several = json_at_member(top, "jobs");
+    const size_t n = several != NULL ? json_at_n(several) : 1;
+    const bool waits = a->wait && !a->dry_run;
+    const bool is_printed = !waits && ctl_print_json(&a->ctl, doc);
 
-    if (a->wait)
-        r = wait_for_end(a, name);
-    else if (!ctl_print_json(&a->ctl, doc))
-        printf("job %s submitted, number %" PRIu64 ", %s: %s\n", name,
-               json_at_uint(job, "number", 0), json_at_str(job, "state", ""),
-               json_at_str(job, "why", ""));
-    free(name);
+    for (size_t i = 0; i < n; i++) {
+        const struct json_at *const job = several != NULL ? json_at_item(several, i) : top;
+
+        print_warnings(job);
+        if (!waits && !is_printed)
+            print_submitted(a, job);
+    }
+    for (size_t i = 0; i < n && waits; i++) {
+        const struct json_at *const job = several != NULL ? json_at_item(several, i) : top;
+        const int one = wait_for_end(a, json_at_str(job, "job", ""));
+
+        r = one != EXIT_SUCCESS ? one : r;
+    }
     json_doc_free(doc);
     return r;
 }
@@ -318,6 +369,8 @@ int verb_jobs(int argc, char **argv)
         CTL_OPTIONS(&a.ctl),
         ARG_FLAG("wait", &a.wait,
                  "submit: until the job has ended; exit status 1 when it did not succeed"),
+        ARG_FLAG("dry-run", &a.dry_run,
+                 "submit: say what it would be and whether it has room now, start nothing"),
         ARG_UINT("bytes", "N", &a.bytes, 1, 8 * 1024 * 1024,
                  "logs: at most the newest N of a task"),
         ARG_END,
@@ -327,8 +380,8 @@ int verb_jobs(int argc, char **argv)
         .positional = "submit FILE | list | show JOB | why JOB | cancel JOB | "
                       "suspend JOB | resume JOB | logs JOB [TASK]",
         .about = "Batch jobs: tasks that run to their end on the same nodes and cards as the "
-                 "replicas.\nFILE is a job file (docs/config.md); - reads standard input. "
-                 "They end with `penstock up`.",
+                 "replicas.\nFILE is a job file, or a manifest of Volcano or Kubeflow in YAML "
+                 "(docs/jobs.md); - reads standard input. They end with `penstock up`.",
         .options = options,
         .min_positional = 1,
         .max_positional = 3,

@@ -24,6 +24,7 @@ struct unit_spec {
     const char *const *command; /* {address} {host} {port} {node} {cards} and what blanks has are
                                    filled in, see placer/command.h */
     size_t n_command;
+    bool literal;                  /* nothing is filled in */
     const struct env_pair *blanks; /* further {name}s: model, version, rank, ... */
     size_t n_blanks;
     const struct env_pair *env; /* added to the driver's own environment */

@@ -415,7 +415,8 @@ static int fill_command(struct strings *argv, const struct unit_spec *spec, cons
         struct buf b;
 
         buf_init(&b, COMMAND_MAX);
-        ok = command_fill(&b, spec->command[i], blanks, ARRAY_LEN(own) + spec->n_blanks) &&
+        ok = command_fill(&b, spec->command[i], blanks,
+                          spec->literal ? 0 : ARRAY_LEN(own) + spec->n_blanks) &&
              strings_add(argv, "%s", buf_cstr(&b));
         buf_fini(&b);
     }

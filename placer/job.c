@@ -73,8 +73,8 @@ void job_set_state(struct job_book *book, struct job *job, enum job_state to, ui
         book->n_ended++;
         job->ended_us = now_us;
     }
-    if (to == JOB_STARTING) {
-        job->start_us = now_us;
+    if (to == JOB_STARTING && !(job->state == JOB_RUNNING && job->spec->gang)) {
+        job->start_us = now_us; /* the rest of a gang does not begin it anew */
         if (job->first_start_us == 0)
             job->first_start_us = now_us;
     }
@@ -233,6 +233,11 @@ void job_book_each(struct job_book *book, job_each_fn fn, void *arg)
         fn(arg, list_entry(it, struct job, node));
 }
 
+bool job_book_has_room(const struct job_book *book, size_t n)
+{
+    return book->n_alive + n <= JOB_BOOK_MAX;
+}
+
 enum job_outcome job_submit(struct job_book *book, struct job_spec *spec, uint64_t now_us,
                             struct job **ret_job)
 {
@@ -241,7 +246,7 @@ enum job_outcome job_submit(struct job_book *book, struct job_spec *spec, uint64
 
     if (same != NULL && !job_state_is_final(same->state))
         return JOB_E_EXISTS;
-    if (book->n_alive >= JOB_BOOK_MAX)
+    if (!job_book_has_room(book, 1))
         return JOB_E_FULL;
     job = xcalloc(1, sizeof(*job));
     job->number = book->next_number++;

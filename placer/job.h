@@ -2,7 +2,9 @@
  *
  * A job has tasks (ps, worker, ...). With gang they start together or not at all, and when one
  * fails all are stopped and the whole gang is tried again; without it each task starts when it has
- * room and is tried again alone. The job has succeeded when every task that is not a service has
+ * room and is tried again alone. A gang with minimums starts when the minimum of each role and of
+ * the whole has room, with as many more as fit; the rest start when they have room, and keep nobody
+ * waiting meanwhile. The job has succeeded when every task that is not a service has
  * ended with status 0; services (ps) are then stopped.
  *
  * Order: in a queue higher priority first, then first in, first out. Behind the first that has no
@@ -60,8 +62,10 @@ bool job_state_is_final(enum job_state s);
 struct role_spec {
     const char *role; /* "worker" */
     uint32_t count;
+    uint32_t min; /* of a gang: how many it starts with at least; 0: job_role_min */
     const char **command;
     size_t n_command;
+    bool literal;          /* the command has no {words} to fill */
     struct conf_pair *env; /* "env": {NAME: value} */
     size_t n_env;
     uint32_t cpu_milli, memory_mib;
@@ -75,6 +79,7 @@ struct job_spec {
     const char *queue;
     uint32_t priority; /* higher goes first */
     bool gang;
+    uint32_t min_available; /* of a gang: tasks that it starts with at least; 0: by the roles */
     uint32_t retries;
     uint32_t backoff_ms;   /* before the first retry; doubles, at most 60 s */
     uint32_t grace_ms;     /* from SIGTERM to SIGKILL */
@@ -91,7 +96,12 @@ struct job_spec {
 struct job_spec *job_file_load(const char *file, const char *json, size_t len,
                                struct conf_problems *problems);
 struct job_spec *job_spec_free(struct job_spec *spec); /* returns NULL */
-extern const struct conf_table job_file_table;         /* for the reference page */
+/* How many tasks of a role its gang starts with at least: its min; without one all of them, or,
+ * where the job has a min_available, none in particular. */
+uint32_t job_role_min(const struct job_spec *spec, const struct role_spec *role);
+/* A gang that may start before all of its tasks have room. */
+bool job_starts_partly(const struct job_spec *spec);
+extern const struct conf_table job_file_table; /* for the reference page */
 
 struct job_task {
     struct job *job;
@@ -164,6 +174,8 @@ enum job_outcome {
 };
 #define JOB_BOOK_MAX   10000 /* jobs alive at once */
 #define JOB_ENDED_KEPT 200   /* ended ones kept for `list`; the oldest are forgotten */
+/* n more: else job_submit says JOB_E_FULL. */
+bool job_book_has_room(const struct job_book *book, size_t n);
 /* Takes spec over when it returns JOB_OK. Call job_book_step after it. */
 enum job_outcome job_submit(struct job_book *book, struct job_spec *spec, uint64_t now_us,
                             struct job **ret_job); /* ret_job may be NULL */

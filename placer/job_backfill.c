@@ -64,7 +64,7 @@ static uint64_t job_room_us(struct job_book *book, const struct job *job, const 
     struct plan_request *reqs = xcalloc(job->n_tasks, sizeof(*reqs));
     struct job_task **tasks = xcalloc(job->n_tasks, sizeof(struct job_task *));
     struct end *ends = xcalloc(book->n_alive + 1, sizeof(*ends));
-    const size_t n_pending = job_pending(job, reqs, tasks);
+    const size_t n_pending = job_needed(job, reqs, tasks);
     const size_t n_reqs = job->spec->gang || n_pending == 0 ? n_pending : 1;
     size_t n = 0, low = 0, high;
     uint64_t room_us = UINT64_MAX;

@@ -69,6 +69,9 @@ size_t job_pending(const struct job *job, struct plan_request *ret_reqs,
 /* When a job that runs has run too long; UINT64_MAX: never. */
 uint64_t job_run_limit_us(const struct job *job);
 void job_check_run_limit(struct job_book *book, struct job *job, uint64_t now_us);
+/* The same for what it has to have room for to start: less than all where a gang has minimums. */
+size_t job_needed(const struct job *job, struct plan_request *ret_reqs,
+                  struct job_task **ret_tasks);
 /* When a waiting job has room if every job that runs ends by its estimate; UINT64_MAX: not known.
  */
 uint64_t job_expected_us(struct job_book *book, const struct job *job, uint64_t now_us);

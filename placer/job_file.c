@@ -34,6 +34,7 @@ struct job_raw {
     size_t n_tasks;
 };
 
+/* Each argument of a command, unless it is literal. */
 static const char *rule_argument(const char *text)
 {
     static const char *const words[] = {"job",        "task",        "role",        "index", "rank",
@@ -63,6 +64,9 @@ static const struct conf_field role_fields[] = {
              .doc = "What the task is to the others: worker, ps, ... Unique in the job."),
     CONF_UINT(struct role_raw, spec.count, "count", .unit = "tasks", .min = 1, .max = TASKS_MAX,
               .dflt = 1, .doc = "Tasks alike."),
+    CONF_UINT(struct role_raw, spec.min, "min", .unit = "tasks", .max = TASKS_MAX,
+              .doc = "Of a gang: how many of them it starts with at least. 0: all; with "
+                     "`min_available`, none in particular."),
     {.key = "command",
      .kind = CONF_KIND_STRS,
      .offset = offsetof(struct role_raw, spec.command),
@@ -71,11 +75,12 @@ static const struct conf_field role_fields[] = {
      .min = 1,
      .max = 256,
      .max_value = TEXT_MAX_BYTES,
-     .rule = rule_argument,
      .doc =
          "Program and arguments. {job}, {task}, {role}, {index}, {rank}, {world_size}, "
          "{address}, {host}, {port}, {master_addr}, {master_port}, {node} and {cards} are filled "
          "in; ${word} is the shell's."},
+    CONF_BOOL(struct role_raw, spec.literal, "literal",
+              .doc = "The command is taken as it stands: nothing is filled in."),
     {.key = "env",
      .kind = CONF_KIND_PAIRS,
      .of = CONF_KIND_STR,
@@ -119,6 +124,10 @@ static const struct conf_field job_fields[] = {
               .doc = "Higher goes first in its queue."),
     CONF_BOOL(struct job_raw, spec.gang, "gang",
               .doc = "Its tasks start together or not at all, and are tried again together."),
+    CONF_UINT(struct job_raw, spec.min_available, "min_available", .unit = "tasks",
+              .max = TASKS_MAX,
+              .doc = "Of a gang: how many tasks it starts with at least, beside the `min` of each. "
+                     "The rest start when they have room. 0: by `min` alone."),
     CONF_UINT(struct job_raw, spec.retries, "retries", .max = 1000,
               .doc = "Failures of tasks that it may have and be tried again."),
     CONF_UINT(struct job_raw, spec.backoff_ms, "backoff_ms", .unit = "ms", .min = 1, .max = HOUR_MS,
@@ -151,6 +160,39 @@ const struct conf_table job_file_table = {
     .fields = job_fields,
 };
 
+static void check_command(struct conf_where *w, const struct role_spec *role)
+{
+    const size_t command = conf_where_key(w, "command");
+    const bool is_clean = conf_where_is_clean(w); /* else indices are not those of the file */
+
+    for (size_t i = 0; i < role->n_command && is_clean && !role->literal; i++) {
+        const char *const broken = rule_argument(role->command[i]);
+        const size_t mark = conf_where_index(w, i);
+        char shown[CONF_QUOTE_BYTES];
+
+        if (broken != NULL)
+            conf_problem(w, "%s %s", conf_quote(shown, sizeof(shown), role->command[i]), broken);
+        conf_where_up(w, mark);
+    }
+    conf_where_up(w, command);
+}
+
+/* The {words} of every command; also of a file with other problems. */
+static void check_commands(const char *file, const struct job_raw *raw,
+                           struct conf_problems *problems)
+{
+    struct conf_where w;
+
+    conf_where_init(&w, problems, file);
+    conf_where_key(&w, "tasks");
+    for (size_t i = 0; i < raw->n_tasks; i++) {
+        const size_t mark = conf_where_index(&w, i);
+
+        check_command(&w, &raw->tasks[i].spec);
+        conf_where_up(&w, mark);
+    }
+}
+
 /* Rules that involve more than one key; only for files whose keys are all in order. */
 static void job_check(const char *file, const struct job_raw *raw, struct conf_problems *problems)
 {
@@ -171,6 +213,10 @@ static void job_check(const char *file, const struct job_raw *raw, struct conf_p
 
         n_tasks += role->count;
         n_services += role->service;
+        if (role->min > role->count)
+            conf_problem_at(&w, "min", "%u is over the count of %u", role->min, role->count);
+        if (role->min > 0 && !raw->spec.gang)
+            conf_problem_at(&w, "min", "is for gangs: the tasks of this job start one by one");
         for (size_t j = 0; j < i; j++)
             if (strcmp(raw->tasks[j].spec.role, role->role) == 0)
                 conf_problem_at(&w, "role", "\"%s\" is the role of tasks/%zu too", role->role, j);
@@ -182,6 +228,13 @@ static void job_check(const char *file, const struct job_raw *raw, struct conf_p
         conf_problem(&w, "%" PRIu64 " tasks together is over the limit of %d", n_tasks, TASKS_MAX);
     if (n_services == raw->n_tasks)
         conf_problem(&w, "every role is a service: the job would never end");
+    conf_where_up(&w, 0);
+    if (raw->spec.min_available > n_tasks)
+        conf_problem_at(&w, "min_available", "%u is over the %" PRIu64 " tasks of the job",
+                        raw->spec.min_available, n_tasks);
+    if (raw->spec.min_available > 0 && !raw->spec.gang)
+        conf_problem_at(&w, "min_available",
+                        "is for gangs: the tasks of this job start one by one");
 }
 
 struct job_spec *job_file_load(const char *file, const char *json, size_t len,
@@ -192,7 +245,9 @@ struct job_spec *job_file_load(const char *file, const char *json, size_t len,
     struct job_raw raw = {0};
 
     arena_init(&spec->arena, JOB_ARENA_BYTES);
-    if (conf_load_text(&spec->arena, &job_file_table, json, len, file, &raw, problems) < 0)
+    (void)conf_load_text(&spec->arena, &job_file_table, json, len, file, &raw, problems);
+    check_commands(file, &raw, problems);
+    if (problems->n != before)
         goto refused;
     raw.spec.arena = spec->arena;
     *spec = raw.spec;
@@ -216,6 +271,24 @@ struct job_spec *job_file_load(const char *file, const char *json, size_t len,
 
 refused:
     return job_spec_free(spec);
+}
+
+uint32_t job_role_min(const struct job_spec *spec, const struct role_spec *role)
+{
+    if (role->min > 0)
+        return role->min;
+    return spec->min_available > 0 ? 0 : role->count;
+}
+
+bool job_starts_partly(const struct job_spec *spec)
+{
+    uint32_t n_tasks = 0, n_min = 0;
+
+    for (size_t i = 0; i < spec->n_roles; i++) {
+        n_tasks += spec->roles[i].count;
+        n_min += job_role_min(spec, &spec->roles[i]);
+    }
+    return spec->gang && n_min < n_tasks && spec->min_available < n_tasks;
 }
 
 struct job_spec *job_spec_free(struct job_spec *spec)

@@ -84,14 +84,49 @@ size_t job_pending(const struct job *job, struct plan_request *ret_reqs,
     return n;
 }
 
+/* Has been placed: what is pending now is the rest of it. */
+static bool job_has_begun(const struct job *job)
+{
+    return job->state == JOB_STARTING || job->state == JOB_RUNNING;
+}
+
+/* One of those that its role has to start with: the first ones. */
+static bool task_is_minimum(const struct job_task *task)
+{
+    return task->index < job_role_min(task->job->spec, task->role);
+}
+
+size_t job_needed(const struct job *job, struct plan_request *ret_reqs, struct job_task **ret_tasks)
+{
+    const size_t n_pending = job_pending(job, ret_reqs, ret_tasks);
+    size_t n_minimum = 0, n_more = 0, n = 0;
+
+    if (!job_starts_partly(job->spec) || job_has_begun(job))
+        return n_pending;
+    for (size_t i = 0; i < n_pending; i++)
+        n_minimum += task_is_minimum(ret_tasks[i]);
+    if (job->spec->min_available > n_minimum)
+        n_more = job->spec->min_available - n_minimum;
+    for (size_t i = 0; i < n_pending; i++) {
+        const bool is_minimum = task_is_minimum(ret_tasks[i]);
+
+        if (!is_minimum && n_more == 0)
+            continue;
+        n_more -= !is_minimum;
+        ret_reqs[n] = ret_reqs[i];
+        ret_tasks[n++] = ret_tasks[i];
+    }
+    return n;
+}
+
 /* Has tasks to place, and its back-off is over. */
 static bool job_wants_room(const struct job *job, uint64_t now_us)
 {
     if (job->retry_us > now_us)
         return false;
-    if (job->state == JOB_QUEUED || job->state == JOB_WAITING)
-        return true;
-    if (job->spec->gang || (job->state != JOB_STARTING && job->state != JOB_RUNNING))
+    if (!job_has_begun(job))
+        return job->state == JOB_QUEUED || job->state == JOB_WAITING;
+    if (job->spec->gang && !job_starts_partly(job->spec))
         return false;
     for (size_t i = 0; i < job->n_tasks; i++)
         if (job->tasks[i].state == TASK_PENDING)
@@ -190,19 +225,123 @@ static enum try_outcome job_try_each(struct job_book *book, const struct plan_re
     return r;
 }
 
-/* The cap of the queue against what the gang, or the largest single task, asks for. */
-static enum try_outcome job_check_cap(const struct job *job, const struct plan_request *reqs,
-                                      size_t n, struct plan_why *why)
+/* May the queue hold so much more? */
+static bool cap_allows(const struct job_queue *q, uint64_t want_milli)
 {
-    const struct job_queue *q = job->queue;
-    uint64_t want = 0;
+    return q->gpu_milli_cap == 0 || q->used_gpu_milli + want_milli <= q->gpu_milli_cap;
+}
 
-    for (size_t i = 0; i < n; i++)
-        if (job->spec->gang)
+/* The minimum of each role together or nothing, then as many more as have room; with fewer than
+ * min_available nothing is placed. use_cap: under the cap of the queue.
+ * Placements name tasks by their index in tasks. O(n x nodes x cards). */
+static enum plan_outcome plan_minimum(struct plan *plan, const struct plan_request *reqs,
+                                      struct job_task **tasks, size_t n, bool use_cap,
+                                      struct plan_why *why)
+{
+    const struct job_spec *const spec = tasks[0]->job->spec;
+    const struct job_queue *const q = tasks[0]->job->queue;
+    struct plan_request *const first = xcalloc(n, sizeof(*first));
+    size_t *const whose = xcalloc(n, sizeof(*whose)); /* of first: index in tasks */
+    enum plan_outcome r = PLAN_OK;
+    uint64_t want = 0;
+    size_t n_first = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!task_is_minimum(tasks[i]))
+            continue;
+        whose[n_first] = i;
+        first[n_first++] = reqs[i];
+        want += reqs[i].gpu_milli;
+    }
+    if (n_first > 0)
+        r = plan_gang(plan, first, n_first, why);
+    for (size_t i = 0; i < plan->n; i++)
+        plan->placements[i].task = whose[plan->placements[i].task];
+    for (size_t i = 0; i < n && r == PLAN_OK; i++) {
+        if (task_is_minimum(tasks[i]) || (use_cap && !cap_allows(q, want + reqs[i].gpu_milli)) ||
+            plan_task(plan, &reqs[i], NULL) != PLAN_OK)
+            continue;
+        plan->placements[plan->n - 1].task = i;
+        want += reqs[i].gpu_milli;
+    }
+    if (r == PLAN_OK && plan->n < spec->min_available) {
+        if (why != NULL)
+            snprintf(why->text, sizeof(why->text),
+                     "%zu of its %zu tasks have room, it starts with at least %u", plan->n, n,
+                     spec->min_available);
+        plan_rewind(plan, (struct plan_mark){0});
+        r = PLAN_E_NO_ROOM;
+    }
+    free(first);
+    free(whose);
+    return r;
+}
+
+/* Would the minimum fit if nobody else were there? */
+static bool minimum_fits_empty(const struct cluster_view *view, const struct plan_request *reqs,
+                               struct job_task **tasks, size_t n)
+{
+    struct cluster_view empty;
+    struct plan plan;
+    bool fits = false;
+
+    cluster_view_copy(&empty, view);
+    for (size_t i = 0; i < empty.n_nodes; i++) {
+        struct plan_node *const node = &empty.nodes[i];
+
+        node->used_cpu_milli = node->used_memory_mib = 0;
+        for (uint32_t c = 0; c < node->n_cards; c++)
+            node->cards[c].used_milli = node->cards[c].used_memory_mib = node->cards[c].n_users = 0;
+    }
+    plan_init(&plan, &empty);
+    fits = plan_minimum(&plan, reqs, tasks, n, false, NULL) == PLAN_OK;
+    plan_fini(&plan);
+    cluster_view_fini(&empty);
+    return fits;
+}
+
+/* A gang that may start partly, and has not begun. */
+static enum try_outcome job_try_minimum(struct job_book *book, const struct plan_request *reqs,
+                                        struct job_task **tasks, size_t n, struct plan_why *why,
+                                        uint64_t now_us)
+{
+    struct plan plan;
+    enum plan_outcome r;
+
+    plan_init(&plan, book->view);
+    r = plan_minimum(&plan, reqs, tasks, n, true, why);
+    if (r == PLAN_OK && !plan_is_fair(book, tasks[0]->job, &plan, why, now_us))
+        r = PLAN_E_NO_ROOM;
+    for (size_t i = 0; i < plan.n; i++)
+        task_place(tasks[plan.placements[i].task], &plan.placements[i]);
+    plan_fini(&plan);
+    if (r == PLAN_E_NO_ROOM && !minimum_fits_empty(book->view, reqs, tasks, n))
+        r = PLAN_E_NEVER;
+    return r == PLAN_OK ? TRY_PLACED : r == PLAN_E_NEVER ? TRY_NEVER : TRY_WAITS;
+}
+
+/* The cap of the queue against what the gang starts with, or the largest single task, asks for. */
+static enum try_outcome job_check_cap(const struct job *job, const struct plan_request *reqs,
+                                      struct job_task **tasks, size_t n, struct plan_why *why)
+{
+    const bool partly = job_starts_partly(job->spec);
+    const struct job_queue *q = job->queue;
+    uint64_t want = 0, least_more = UINT64_MAX;
+    size_t n_first = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (job->spec->gang && (!partly || task_is_minimum(tasks[i]))) {
             want += reqs[i].gpu_milli;
-        else if (reqs[i].gpu_milli > want)
+            n_first++;
+        } else if (job->spec->gang) {
+            least_more = reqs[i].gpu_milli < least_more ? reqs[i].gpu_milli : least_more;
+        } else if (reqs[i].gpu_milli > want) {
             want = reqs[i].gpu_milli;
-    if (q->gpu_milli_cap == 0 || q->used_gpu_milli + want <= q->gpu_milli_cap)
+        }
+    }
+    if (partly && job->spec->min_available > n_first && n_first < n)
+        want += least_more * (job->spec->min_available - n_first); /* at least */
+    if (cap_allows(q, want))
         return TRY_PLACED;
     snprintf(why->text, sizeof(why->text),
              "asks for %" PRIu64 " milli of cards; queue %s holds %" PRIu64 " of at most %u", want,
@@ -217,19 +356,23 @@ static void job_try(struct job_book *book, struct job *job, uint64_t now_us)
     struct plan_request *reqs = xcalloc(job->n_tasks, sizeof(*reqs));
     struct job_task **tasks = xcalloc(job->n_tasks, sizeof(struct job_task *));
     const size_t n = job_pending(job, reqs, tasks);
+    const bool partly = job_starts_partly(job->spec);
+    const bool is_rest = partly && job_has_begun(job); /* keeps nobody waiting */
     struct job_queue *q = job->queue;
     const struct job *behind = q->blocked_by;
     struct plan_why why = {0};
-    enum try_outcome r = job_check_cap(job, reqs, n, &why);
+    enum try_outcome r = is_rest ? TRY_PLACED : job_check_cap(job, reqs, tasks, n, &why);
     const bool is_capped = r != TRY_PLACED;
     size_t n_ending = 0;
     bool any = false;
 
-    if (!is_capped)
-        r = job->spec->gang ? job_try_gang(book, reqs, tasks, n, &why, now_us)
-                            : job_try_each(book, reqs, tasks, n, &why, now_us);
-    if (r == TRY_WAITS && !is_capped && job->spec->gang && behind == NULL)
-        n_ending = job_preempt(book, job, reqs, n, now_us);
+    if (!is_capped && partly && !is_rest)
+        r = job_try_minimum(book, reqs, tasks, n, &why, now_us);
+    else if (!is_capped)
+        r = job->spec->gang && !is_rest ? job_try_gang(book, reqs, tasks, n, &why, now_us)
+                                        : job_try_each(book, reqs, tasks, n, &why, now_us);
+    if (r == TRY_WAITS && !is_capped && job->spec->gang && !is_rest && behind == NULL)
+        n_ending = job_preempt(book, job, reqs, job_needed(job, reqs, tasks), now_us);
     for (size_t i = 0; i < n; i++)
         any = any || tasks[i]->placed;
     free(reqs);
@@ -241,23 +384,25 @@ static void job_try(struct job_book *book, struct job *job, uint64_t now_us)
         job_set_state(book, job, JOB_WAITING, now_us);
     else if (job->state == JOB_WAITING && behind != NULL)
         job_set_state(book, job, JOB_QUEUED, now_us);
-    if (r == TRY_WAITS && behind == NULL) {
+    if (r == TRY_WAITS && behind == NULL && !is_rest) {
         q->blocked_by = job;
         q->blocked_by_cap = is_capped;
         job->expected_us = is_capped ? UINT64_MAX : job_expected_us(book, job, now_us);
-    } else if (r == TRY_WAITS) {
+    } else if (r == TRY_WAITS && !is_rest) {
         q->n_tried_behind++;
         job->expected_us = UINT64_MAX;
     }
     if (n_ending > 0)
         job_set_why(book, job, "waits until %zu job%s ended to make room for it", n_ending,
                     n_ending > 1 ? "s have" : " has");
-    else if (r == TRY_WAITS && behind != NULL && !any && job_wants_room(job, now_us))
+    else if (r == TRY_WAITS && behind != NULL && !any && !is_rest && job_wants_room(job, now_us))
         job_set_why(book, job, "behind job %s in queue %s; by itself: %s", behind->spec->name,
                     q->name, why.text);
     else if (r != TRY_PLACED && job_wants_room(job, now_us))
-        job_set_why(book, job, "%s%s: %s", any ? "some tasks run, the rest " : "",
+        job_set_why(book, job, "%s%s: %s", any || is_rest ? "some tasks run, the rest " : "",
                     r == TRY_WAITS ? "waits for room" : "can never start here", why.text);
+    else if (partly && any && job_wants_room(job, now_us))
+        job_set_why(book, job, "some tasks run, the rest waits for room");
 }
 
 /* ---- order ---- */

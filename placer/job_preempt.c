@@ -87,7 +87,7 @@ static bool job_fits_after(struct job_book *book, const struct job *job)
 {
     struct plan_request *reqs = xcalloc(job->n_tasks, sizeof(*reqs));
     struct job_task **tasks = xcalloc(job->n_tasks, sizeof(struct job_task *));
-    const size_t n = job_pending(job, reqs, tasks);
+    const size_t n = job_needed(job, reqs, tasks);
     struct cluster_view view;
     struct plan plan;
     bool fits;

@@ -137,6 +137,7 @@ static int runner_start(void *arg, struct job_task *task, struct err *err)
     const struct unit_spec unit = {.id = task->id,
                                    .command = (const char *const *)task->role->command,
                                    .n_command = task->role->n_command,
+                                   .literal = task->role->literal,
                                    .blanks = s.blanks,
                                    .n_blanks = ARRAY_LEN(s.blanks),
                                    .env = s.env,
