@@ -27,8 +27,12 @@ struct node_conf {
     bool declared; /* cards come from nodes.json, not from the driver's inventory */
 };
 
+/* In which order a queue's jobs of one priority are tried: placer/order.h. */
+enum queue_order { QUEUE_ORDER_FIFO = 0, QUEUE_ORDER_SRTF, QUEUE_ORDER_SRSF };
+
 struct queue_conf {
     const char *name;
+    enum queue_order order;
     uint32_t weight;
     uint32_t gpu_milli_cap; /* 0: none */
     uint32_t gpu_milli_deserved;

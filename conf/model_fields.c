@@ -252,9 +252,22 @@ const struct conf_field conf_nodes_field = {
     .doc = "Nodes by name.",
 };
 
+static const char *const queue_order_words[] = {
+    [QUEUE_ORDER_FIFO] = "fifo",
+    [QUEUE_ORDER_SRTF] = "srtf",
+    [QUEUE_ORDER_SRSF] = "srsf",
+    NULL,
+};
+
 static const struct conf_field queue_fields[] = {
     CONF_UINT(struct queue_conf, weight, "weight", .min = 1, .max = 1000000, .dflt = 1,
               .doc = "Share of the cluster, against the other queues."),
+    CONF_ENUM(
+        struct queue_conf, order, "order", .words = queue_order_words, .dflt = QUEUE_ORDER_FIFO,
+        .doc = "Of waiting jobs of one priority goes first: the oldest (`fifo`), the one with "
+               "the least `estimate_s` (`srtf`), with the least `estimate_s` times cards "
+               "(`srsf`). Those without an estimate come last, by age. What runs stays. Other "
+               "than `fifo`, set max_wait_s too, or long jobs may wait for ever."),
     CONF_UINT(struct queue_conf, gpu_milli_cap, "gpu_milli_cap", .unit = "thousandths of a card",
               .max = 1024000000, .doc = "Cards that its jobs may hold together. 0: no cap."),
     CONF_UINT(struct queue_conf, gpu_milli_deserved, "gpu_milli_deserved",

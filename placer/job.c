@@ -153,6 +153,7 @@ static struct job_queue *book_queue(struct job_book *book, const char *name)
             return book->queues[i];
     q = xcalloc(1, sizeof(*q));
     q->name = xstrdup(name);
+    q->order = &order_fifo;
     q->weight = 1;
     q->index = book->n_queues;
     book->queues = xrealloc(book->queues, book->n_queues + 1, sizeof(*book->queues));
@@ -194,11 +195,18 @@ struct job_queue_use job_book_queue_use(struct job_book *book, size_t i, uint64_
     return use;
 }
 
+static const struct order_ops *const queue_orders[] = {
+    [QUEUE_ORDER_FIFO] = &order_fifo,
+    [QUEUE_ORDER_SRTF] = &order_srtf,
+    [QUEUE_ORDER_SRSF] = &order_srsf,
+};
+
 void job_book_set_queues(struct job_book *book, const struct queue_conf *queues, size_t n_queues)
 {
     for (size_t i = 0; i < book->n_queues; i++) {
         struct job_queue *q = book->queues[i];
 
+        q->order = &order_fifo;
         q->weight = 1;
         q->gpu_milli_cap = q->gpu_milli_deserved = 0;
         q->preempt = false;
@@ -207,6 +215,7 @@ void job_book_set_queues(struct job_book *book, const struct queue_conf *queues,
     for (size_t i = 0; i < n_queues; i++) {
         struct job_queue *q = book_queue(book, queues[i].name);
 
+        q->order = queue_orders[queues[i].order];
         q->weight = queues[i].weight > 0 ? queues[i].weight : 1;
         q->gpu_milli_cap = queues[i].gpu_milli_cap;
         q->gpu_milli_deserved = queues[i].gpu_milli_deserved;

@@ -7,11 +7,12 @@
  * waiting meanwhile. The job has succeeded when every task that is not a service has
  * ended with status 0; services (ps) are then stopped.
  *
- * Order: in a queue higher priority first, then first in, first out. Behind the first that has no
- * room only those start that do not delay it: they leave it its room, or end before it is free, by
- * their estimate; so a large gang is never overtaken for ever. One that can never fit is told so
- * and passed over. A job that has waited longer than its queue's max_wait_s goes before all others,
- * and every queue leaves it its room. Among queues the one with the least GPU (then CPU) in use per
+ * Order: in a queue higher priority first, then as its `order` says: first in, first out, or by
+ * estimates (placer/order.h). Behind the first that has no room only those start that do not delay
+ * it: they leave it its room, or end before it is free, by their estimate; so a large gang is never
+ * overtaken for ever where the order is by age. One that can never fit is told so and passed over.
+ * A job that has waited longer than its queue's max_wait_s goes before all others, and every queue
+ * leaves it its room. Among queues the one with the least GPU (then CPU) in use per
  * weight goes first; a queue never holds more GPU than its cap. A waiting gang may end others
  * (placer/preempt.h) where its queue allows it; they go back to their place in their queue.
  *

@@ -6,11 +6,13 @@
 
 #include "base/hash.h"
 #include "placer/job.h"
+#include "placer/order.h"
 
 /* What a queue holds of the cluster. Made on first use of its name and never removed: jobs point
  * to it. */
 struct job_queue {
     char *name;
+    const struct order_ops *order;
     uint32_t weight;        /* >= 1 */
     uint32_t gpu_milli_cap; /* 0: none */
     uint32_t gpu_milli_deserved;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/xalloc.h"
 
 #define BEHIND_MAX 32 /* jobs of a queue tried in a step behind its first that has no room */
@@ -407,8 +408,48 @@ static void job_try(struct job_book *book, struct job *job, uint64_t now_us)
 
 /* ---- order ---- */
 
+/* Whole cards that all its tasks ask for, rounded up; at least 1. */
+static uint32_t job_gpus(const struct job *job)
+{
+    uint64_t milli = 0;
+
+    for (size_t i = 0; i < job->n_tasks; i++)
+        milli += job->tasks[i].role->gpu.milli;
+    return milli <= 1000 ? 1 : (uint32_t)((milli + 999) / 1000);
+}
+
+/* What the order of its queue may know of it. Each start is a new one: all of the estimate is left.
+ */
+static uint64_t job_order_key(const struct job *job)
+{
+    const struct order_job seen = {.number = job->number,
+                                   .submit_us = job->submitted_us,
+                                   .left_us = job->spec->estimate_s * US_PER_S,
+                                   .gpus = job_gpus(job)};
+
+    return job->queue->order->key(&seen);
+}
+
+/* The same for two jobs of one queue: priority; where the queue's order goes by estimates, that,
+ * and those without one last; then age. */
+static bool job_goes_before_in_queue(const struct job *a, const struct job *b)
+{
+    const struct order_ops *order = a->queue->order;
+    uint64_t key_a, key_b;
+
+    if (a->spec->priority != b->spec->priority)
+        return a->spec->priority > b->spec->priority;
+    if (!order->knows_durations)
+        return a->number < b->number;
+    if ((a->spec->estimate_s == 0) != (b->spec->estimate_s == 0))
+        return a->spec->estimate_s != 0;
+    key_a = job_order_key(a);
+    key_b = job_order_key(b);
+    return key_a != key_b ? key_a < key_b : a->number < b->number;
+}
+
 /* a goes before b: overdue ones by age; then the queue with the smaller share first; in a queue
- * priority, then age. */
+ * its own order. */
 static bool job_goes_before(const struct job *a, const struct job *b, uint64_t now_us)
 {
     const struct job_queue *qa = a->queue, *qb = b->queue;
@@ -418,11 +459,8 @@ static bool job_goes_before(const struct job *a, const struct job *b, uint64_t n
         return is_overdue;
     if (is_overdue)
         return a->number < b->number;
-    if (qa == qb) {
-        if (a->spec->priority != b->spec->priority)
-            return a->spec->priority > b->spec->priority;
-        return a->number < b->number;
-    }
+    if (qa == qb)
+        return job_goes_before_in_queue(a, b);
     if (qa->used_gpu_milli * qb->weight != qb->used_gpu_milli * qa->weight)
         return qa->used_gpu_milli * qb->weight < qb->used_gpu_milli * qa->weight;
     if (qa->used_cpu_milli * qb->weight != qb->used_cpu_milli * qa->weight)

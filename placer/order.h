@@ -2,7 +2,8 @@
  * aside for others.
  *
  * Owns:      nothing: an order is a constant table of functions over plain data.
- * Called by: placer/job_sim.c at every event of a replay.
+ * Called by: placer/job_sim.c at every event of a replay; placer/job_place.c for the order
+ *            of the waiting jobs of a queue, and no more.
  * Thread:    any; no state, no clock.
  *
  * To add an order: its file, its row in order.c, its test.

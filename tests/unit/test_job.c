@@ -265,6 +265,68 @@ static void a_job_that_wants_other_cards_is_not_held_up_by_its_queue(void **stat
     assert_int_equal(other->state, JOB_STARTING);
 }
 
+/* Four cards come free at once for the jobs long, wide, unknown, short, submitted so: one card
+ * each, wide four. starts: those that do, in the order of submission. */
+static void check_order(struct fixture *f, enum queue_order order, const char *starts)
+{
+    static const char *const names[] = {"long", "wide", "unknown", "short"};
+    const struct queue_conf queue = {.name = "q", .weight = 1, .order = order};
+    char got[64] = "";
+    struct job *full;
+
+    job_book_set_queues(f->book, &queue, 1);
+    full = submit_cards(f, "full", "\"queue\":\"q\",", 4);
+    all_started(f, full);
+    submit_cards(f, "long", "\"queue\":\"q\",\"estimate_s\":100,", 1);
+    submit_cards(f, "wide", "\"queue\":\"q\",\"estimate_s\":6,", 4);
+    submit_cards(f, "unknown", "\"queue\":\"q\",", 1);
+    submit_cards(f, "short", "\"queue\":\"q\",\"estimate_s\":10,", 1);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(job_on_exited(f->book, full->tasks[i].id, 0, f->now_us));
+    job_book_step(f->book, f->now_us);
+    for (size_t i = 0; i < 4; i++)
+        if (job_find(f->book, names[i])->state == JOB_STARTING)
+            snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s ", names[i]);
+    assert_string_equal(got, starts);
+}
+
+static void a_queue_tries_its_jobs_first_in_first_out(void **state)
+{
+    /* wide waits for long's end at 100 s; short, over by 15 s, delays it not; unknown may. */
+    check_order(*state, QUEUE_ORDER_FIFO, "long short ");
+}
+
+static void a_queue_tries_the_shortest_estimate_first(void **state)
+{
+    check_order(*state, QUEUE_ORDER_SRTF, "wide "); /* 6, 10, 100 s */
+}
+
+static void a_queue_tries_the_least_estimate_times_cards_first(void **state)
+{
+    /* 10, 4 x 6 = 24, 100 s: wide waits for short's end at 10 s, and the others are longer. */
+    check_order(*state, QUEUE_ORDER_SRSF, "short ");
+}
+
+static void jobs_without_an_estimate_come_last_where_the_order_needs_one(void **state)
+{
+    struct fixture *f = *state;
+    const struct queue_conf queue = {.name = "q", .weight = 1, .order = QUEUE_ORDER_SRTF};
+    struct job *full, *unknown, *known, *urgent;
+
+    job_book_set_queues(f->book, &queue, 1);
+    full = submit_cards(f, "full", "\"queue\":\"q\",", 4);
+    all_started(f, full);
+    unknown = submit_cards(f, "unknown", "\"queue\":\"q\",", 2);
+    known = submit_cards(f, "known", "\"queue\":\"q\",\"estimate_s\":9000,", 2);
+    urgent = submit_cards(f, "urgent", "\"queue\":\"q\",\"priority\":1,", 2);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(job_on_exited(f->book, full->tasks[i].id, 0, f->now_us));
+    job_book_step(f->book, f->now_us);
+    assert_int_equal(urgent->state, JOB_STARTING); /* priority stays above all orders */
+    assert_int_equal(known->state, JOB_STARTING);
+    assert_int_equal(unknown->state, JOB_WAITING);
+}
+
 /* One card jobs of 10 s each without end in a queue, a gang of all cards in another: the gang
  * starts when those that ran at its limit of 60 s have ended, 10 s later at most. */
 static void a_gang_starts_soon_after_its_longest_wait_whatever_others_submit(void **state)
@@ -1046,6 +1108,10 @@ int main(void)
         TEST(a_waiting_gang_is_not_overtaken_in_its_queue),
         TEST(a_short_job_starts_before_a_waiting_gang_when_it_ends_in_time),
         TEST(a_job_that_wants_other_cards_is_not_held_up_by_its_queue),
+        TEST(a_queue_tries_its_jobs_first_in_first_out),
+        TEST(a_queue_tries_the_shortest_estimate_first),
+        TEST(a_queue_tries_the_least_estimate_times_cards_first),
+        TEST(jobs_without_an_estimate_come_last_where_the_order_needs_one),
         TEST(a_gang_starts_soon_after_its_longest_wait_whatever_others_submit),
         TEST(higher_priority_goes_first_and_age_decides_among_equals),
         TEST(another_queue_is_not_held_up),
