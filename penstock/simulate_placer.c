@@ -296,9 +296,10 @@ int simulate_placer(int argc, char **argv)
     const struct args_spec spec = {
         .verb = "simulate placer",
         .positional = "",
-        .about = "How much of a cluster's cards a placement policy gives away: the tasks of a "
-                 "workload arrive\none by one in an order that the seed draws, until they ask for "
-                 "130 % of the cards.\ndocs/simulate.md has the protocol and what was measured.",
+        .about =
+            "How much of a cluster's cards a placement policy gives away: the tasks of a "
+            "workload arrive\none by one in an order that the seed draws, until they ask for "
+            "130 % of the cards.\ndocs/simulate-placer.md has the protocol and what was measured.",
         .options = options,
     };
     const int parsed = args_parse(&spec, &argc, argv);

@@ -47,7 +47,18 @@ void max_tree_fini(struct max_tree *t)
 void max_tree_set(struct max_tree *t, size_t i, int32_t value)
 {
     check(i < t->n);
+
+    const int32_t old = t->levels[0][i];
+
+    if (value == old)
+        return;
     t->levels[0][i] = value;
+    if (t->n_levels > 1) { /* most changes are of one that neither was nor becomes the largest */
+        const int32_t max = t->levels[1][i / MAX_TREE_WIDTH];
+
+        if (old < max && value <= max)
+            return;
+    }
     for (size_t l = 0; l + 1 < t->n_levels; l++) {
         const size_t block = i / MAX_TREE_WIDTH;
         const int32_t max = block_max(t->levels[l] + block * MAX_TREE_WIDTH);

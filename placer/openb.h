@@ -1,7 +1,7 @@
 /* placer/openb.h - the openb trace, and the published experiment on it, for any policy.
  *
  * Nodes and tasks come from CSV files in the columns of the trace; a run follows the protocol of
- * the paper: docs/simulate.md says it in full.
+ * the paper: docs/simulate-placer.md says it in full.
  *
  * Owns:      openb: the files' text and what was read. openb_run: nothing after its return.
  * Called by: penstock/simulate_placer.c.
@@ -19,6 +19,7 @@
 
 #define OPENB_MAX_NODES     1000000
 #define OPENB_MAX_TASKS     10000000
+#define OPENB_MAX_ARRIVALS  100000000 /* where inflation ends, however little the tasks ask for */
 #define OPENB_NODE_TASKS    1001 /* tasks that a node holds at most, in the paper's simulator */
 #define OPENB_COVERAGE_PCT  95
 #define OPENB_INFLATION_PCT 130

@@ -29,6 +29,7 @@ struct run {
     uint32_t *node_of; /* the pack's node -> the file's */
     struct pack pack;
     struct picker *picker; /* NULL for the random policy */
+    uint32_t *with_room;   /* scratch of the random policy: nodes */
     uint32_t *arrivals;    /* task indices */
     size_t n_arrivals, cap_arrivals;
 };
@@ -85,7 +86,8 @@ static void inflate(struct run *run)
     for (;;) {
         const uint32_t task = (uint32_t)rng_below(&run->rng, o->n_tasks);
 
-        if (asked_milli + shape_of(o, task)->card_milli > limit_milli)
+        if (asked_milli + shape_of(o, task)->card_milli > limit_milli ||
+            run->n_arrivals >= OPENB_MAX_ARRIVALS)
             return;
         if (run->n_arrivals == run->cap_arrivals) {
             run->cap_arrivals *= 2;
@@ -117,6 +119,8 @@ static void run_init(struct run *run, const struct openb *o, const struct openb_
     pack_set_typical(&run->pack, counts, OPENB_COVERAGE_PCT);
     if (policy->score != NULL)
         run->picker = picker_new(&run->pack, policy->score);
+    else
+        run->with_room = xcalloc(o->n_nodes, sizeof(*run->with_room));
     free(counts);
     free(specs);
 }
@@ -125,6 +129,7 @@ static void run_fini(struct run *run)
 {
     picker_free(run->picker);
     pack_fini(&run->pack);
+    free(run->with_room);
     free(run->node_of);
     free(run->arrivals);
 }
@@ -137,10 +142,11 @@ static bool pick_random(struct run *run, const struct shape *s, struct pack_spot
     uint64_t n_seen = 0;
 
     for (uint32_t i = 0; i < p->n_nodes; i++)
-        if (pack_fits(&p->nodes[i], s) && rng_below(&run->rng, ++n_seen) == 0)
-            ret_spot->node = i;
+        if (pack_fits(&p->nodes[i], s))
+            run->with_room[n_seen++] = i;
     if (n_seen == 0)
         return false;
+    ret_spot->node = run->with_room[rng_below(&run->rng, n_seen)];
 
     const struct pack_node *const n = &p->nodes[ret_spot->node];
 

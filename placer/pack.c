@@ -6,6 +6,9 @@
 #include "base/check.h"
 #include "base/xalloc.h"
 
+#define CACHE_LINE 64
+_Static_assert(sizeof(struct pack_node) == CACHE_LINE, "a node fills a cache line");
+
 static int64_t useful_of(const struct typical *t, const struct pack_node *n)
 {
     const int64_t *const row = typical_row(t, n->model, n->free_cpu_milli);
@@ -24,21 +27,22 @@ void pack_init(struct pack *p, const struct pack_node_spec *specs, size_t n,
     check(n > 0 && n <= UINT32_MAX / 8);
     memset(p, 0, sizeof(*p));
     p->shapes = shapes;
-    p->nodes = xcalloc(n, sizeof(*p->nodes));
+    p->memory = xcalloc(n + 1, CACHE_LINE);
+    p->nodes = (void *)(((uintptr_t)p->memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
     p->n_nodes = (uint32_t)n;
     for (size_t i = 0; i < n; i++) {
         const struct pack_node_spec *const spec = &specs[i];
         struct pack_node *const node = &p->nodes[i];
 
-        check(spec->n_cards <= PLAN_MAX_CARDS && spec->model < SHAPE_MAX_MODELS);
+        check(spec->n_cards <= PLAN_MAX_CARDS && spec->model < SHAPE_MAX_MODELS &&
+              spec->max_tasks <= UINT16_MAX);
         *node = (struct pack_node){.free_cpu_milli = spec->cpu_milli,
                                    .free_memory_mib = spec->memory_mib,
-                                   .max_tasks = spec->max_tasks,
-                                   .idle_milli = spec->n_cards * PLAN_CARD_MILLI,
+                                   .max_tasks = (uint16_t)spec->max_tasks,
+                                   .idle_milli = (uint16_t)(spec->n_cards * PLAN_CARD_MILLI),
                                    .n_cards = (uint8_t)spec->n_cards,
                                    .n_whole = (uint8_t)spec->n_cards,
-                                   .model = (uint8_t)spec->model,
-                                   .last_change = UINT64_MAX};
+                                   .model = (uint8_t)spec->model};
         for (uint32_t c = 0; c < spec->n_cards; c++)
             node->free_milli[c] = PLAN_CARD_MILLI;
         p->capacity_milli += node->idle_milli;
@@ -54,7 +58,7 @@ void pack_init(struct pack *p, const struct pack_node_spec *specs, size_t n,
 void pack_fini(struct pack *p)
 {
     typical_fini(&p->typical);
-    free(p->nodes);
+    free(p->memory);
     free(p->log);
     memset(p, 0, sizeof(*p));
 }
@@ -115,7 +119,7 @@ static void node_changed(struct pack *p, uint32_t node)
 
     p->useful += useful - n->useful;
     n->useful = useful;
-    n->last_change = p->n_changes;
+    n->last_change = (uint32_t)p->n_changes;
     p->log[p->n_changes++ & p->log_mask] = node;
 }
 
@@ -132,7 +136,7 @@ void pack_take(struct pack *p, const struct shape *s, struct pack_spot spot)
     n->free_cpu_milli -= s->cpu_milli;
     n->free_memory_mib -= s->memory_mib;
     n->n_tasks++;
-    n->idle_milli -= taken_milli;
+    n->idle_milli = (uint16_t)(n->idle_milli - taken_milli);
     p->idle_milli -= taken_milli;
     for (uint32_t cards = spot.cards, i; cards != 0; cards &= cards - 1, n_cards++) {
         i = (uint32_t)__builtin_ctz(cards);
@@ -156,7 +160,7 @@ void pack_release(struct pack *p, const struct shape *s, struct pack_spot spot)
     n->free_cpu_milli += s->cpu_milli;
     n->free_memory_mib += s->memory_mib;
     n->n_tasks--;
-    n->idle_milli += freed_milli;
+    n->idle_milli = (uint16_t)(n->idle_milli + freed_milli);
     p->idle_milli += freed_milli;
     for (uint32_t cards = spot.cards, i; cards != 0; cards &= cards - 1, n_cards++) {
         i = (uint32_t)__builtin_ctz(cards);

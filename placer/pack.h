@@ -23,20 +23,21 @@
 #include "placer/shape.h"
 #include "placer/typical.h"
 
-struct pack_node {
-    uint32_t free_cpu_milli, free_memory_mib;
+struct pack_node { /* one cache line, and it begins with one */
     uint16_t free_milli[PLAN_MAX_CARDS];
-    uint32_t idle_milli; /* sum of free_milli */
-    uint32_t n_tasks, max_tasks;
+    uint32_t free_cpu_milli, free_memory_mib;
+    uint16_t idle_milli; /* sum of free_milli */
+    uint16_t n_tasks, max_tasks;
     uint8_t n_cards;
     uint8_t n_whole; /* cards that are wholly free */
     uint8_t model;
+    uint32_t last_change; /* its latest entry in the log, counted from 0; the low 32 bits */
     int64_t useful;       /* placer/typical.h */
-    uint64_t last_change; /* its latest entry in the log, counted from 0 */
 };
 
 struct pack {
     struct pack_node *nodes;
+    void *memory; /* that the nodes are in */
     uint32_t n_nodes;
     const struct shape_table *shapes;
     struct typical typical;

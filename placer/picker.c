@@ -62,6 +62,9 @@ static void score_all(struct picker *k, struct shape_tree *t, const struct shape
     k->n_scored += p->n_nodes;
 }
 
+/* Nodes far apart are in no cache: ask for the one that comes so many later. */
+#define AHEAD 8
+
 static void score_changed(struct picker *k, struct shape_tree *t, const struct shape *s)
 {
     const struct pack *const p = k->pack;
@@ -69,9 +72,12 @@ static void score_changed(struct picker *k, struct shape_tree *t, const struct s
 
     for (uint64_t at = t->seen; at < p->n_changes; at++) {
         const uint32_t node = p->log[at & p->log_mask];
+        const uint32_t later = p->log[(at + AHEAD) & p->log_mask]; /* any number at the end */
         const struct pack_node *const n = &p->nodes[node];
 
-        if (n->last_change != at)
+        __builtin_prefetch(&p->nodes[later]);
+        __builtin_prefetch(&max_tree_numbers(&t->scores)[later]);
+        if (n->last_change != (uint32_t)at)
             continue; /* comes again further on */
         max_tree_set(&t->scores, node, score_node(k, n, s, &card));
         k->n_scored++;
