@@ -102,8 +102,8 @@ static const struct conf_field limits_fields[] = {
                      "come through one balancer."),
     CONF_UINT(struct client_limits, address_resets, "address_resets", .unit = "calls",
               .max = 10000000, .dflt = 10000,
-              .doc = "As resets, over all connections of one address: the connection that resets "
-                     "is closed. 0: no limit.",
+              .doc = "As resets, over all connections of one address: the connection that resets, "
+                     "or makes us, is closed. 0: no limit.",
               .why = "A thousand connections that each stay under resets."),
     CONF_UINT(struct client_limits, address_resets_per_s, "address_resets_per_s", .unit = "calls/s",
               .max = 10000000, .dflt = 2000, .doc = "What each second takes back.",

@@ -208,9 +208,11 @@ static void session_on_sent(void *user, struct h2_stream *down, size_t bytes)
         c->ops->on_sent(c, bytes);
 }
 
-/* A call that the client cancelled, whether it was answered or not: over all its connections. */
-static void session_count_reset(struct session *s)
+/* A call that the client cancelled, whether it was answered or not, or that it made us reset: over
+ * all its connections. */
+static void session_count_reset(void *user)
 {
+    struct session *s = user;
     struct worker *w = s->worker;
 
     if (s->address == NULL || s->closing ||
@@ -329,6 +331,7 @@ static const struct conn_ops session_ops = {
             .on_data = session_on_data,
             .on_sent = session_on_sent,
             .on_close = session_on_close,
+            .on_made_reset = session_count_reset,
         },
     .on_secured = session_on_secured,
     .on_closed = session_on_closed,

@@ -358,6 +358,13 @@ static void ev_ping_ack(void *user, uint64_t opaque)
     }
 }
 
+static void ev_made_reset(void *user)
+{
+    struct conn *c = conn_of(user);
+
+    c->ops.h2.on_made_reset(c->user);
+}
+
 static void ev_dirty(void *user)
 {
     struct conn *c = conn_of(user);
@@ -726,6 +733,7 @@ static struct conn *conn_new(struct loop *l, int fd, enum h2_role role,
         .on_goaway = ev_goaway,
         .on_settings = ev_settings,
         .on_ping_ack = ev_ping_ack,
+        .on_made_reset = ops->h2.on_made_reset != NULL ? ev_made_reset : NULL,
         .on_dirty = ev_dirty,
     };
 

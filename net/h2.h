@@ -150,6 +150,8 @@ struct h2_events {
                       size_t debug_len);
     void (*on_settings)(void *user); /* the peer's limits changed; see h2_peer_max_streams */
     void (*on_ping_ack)(void *user, uint64_t opaque);
+    /* A stream is reset for the peer's fault; on_headers need not have told of it (server). */
+    void (*on_made_reset)(void *user);
     void (*on_dirty)(void *user); /* there is output: flush me at the end of this turn */
 };
 

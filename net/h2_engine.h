@@ -98,6 +98,13 @@ static inline void h2_note_unfinished(struct h2 *h, bool whole, bool begun)
 /* In place of what was said before. */
 void h2_set_why(struct h2 *h, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
+/* We reset a stream for the peer's fault. */
+static inline void h2_tell_made_reset(struct h2 *h)
+{
+    if (h->events.on_made_reset != NULL)
+        h->events.on_made_reset(h->user);
+}
+
 static inline void h2_dirty(struct h2 *h)
 {
     if (h->events.on_dirty != NULL)

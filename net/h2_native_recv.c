@@ -48,6 +48,7 @@ int native_stream_broken(struct native *n, struct nstream *s, uint32_t id, enum 
         native_detach(n, s, code, false);
     else
         nstream_bury(&n->graves, id, STREAM_END_BY_US);
+    h2_tell_made_reset(&n->base);
     return native_pay_reset(n) != 0 ? -EPROTO : native_pay_answer(n);
 }
 

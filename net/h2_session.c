@@ -197,6 +197,13 @@ static void pay_reset(struct sess *ss)
     }
 }
 
+/* nghttp2 resets a stream for the peer's fault. */
+static void pay_made_reset(struct sess *ss)
+{
+    h2_tell_made_reset(&ss->base);
+    pay_reset(ss);
+}
+
 static void submit_rst(struct sess *ss, int32_t id, uint32_t code)
 {
     if (nghttp2_submit_rst_stream(ss->ng, NGHTTP2_FLAG_NONE, id, code) == 0)
@@ -548,7 +555,7 @@ static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int
     (void)frame;
     (void)lib_error;
     ss->own_rsts++;
-    pay_reset(ss);
+    pay_made_reset(ss);
     return 0;
 }
 
@@ -607,7 +614,7 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
         if (ss->own_rsts > 0)
             ss->own_rsts--;
         else
-            pay_reset(ss);
+            pay_made_reset(ss);
         return 0;
     case NGHTTP2_HEADERS:
     case NGHTTP2_DATA:

@@ -218,6 +218,23 @@ def test_a2_cancels_are_summed_over_the_connections_of_an_address(programs, scri
         a.close()
 
 
+@pytest.mark.parametrize("name", ["A3.4 WINDOW_UPDATE over 2^31-1", "A4.1 content-length that lies", "A4.2 pseudo field in trailers", "no :path"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a2_so_are_resets_that_we_are_made_to_send(programs, scripted, engine, name):
+    """CVE-2025-8671 over ten connections: each has made 30, far below its own 1,000. A call without :path is one that nobody sees."""
+    faults = dict(GET_RESET, **{"no :path": lambda i: raw(HEADERS, ES | EH, i, literal((":method", "POST"), (":scheme", "http")))})
+    gateway = penstock.relay(programs, [scripted(Replica()).address], "--engine", engine, "--limit", "count_loopback=true",
+                             "--limit", "address_resets=200", "--limit", "address_resets_per_s=1")
+    attackers = [Attacker(gateway.grpc) for _ in range(10)]
+    for a in attackers:
+        a.send(calls(30, faults[name]))
+    ends = [a.end(timeout=0.3) for a in attackers]
+    assert CALM in ends and "open" in ends, ends
+    assert gateway.events("session_ended", reason="resets")[0]["msg"].startswith("too many streams reset by this address")
+    for a in attackers:
+        a.close()
+
+
 def test_a5_settings_that_lift_windows_over_their_end(row):
     attacker = Attacker(row.grpc)
     attacker.send(calls(50, lambda i: raw(HEADERS, EH, i, request()) + raw(WINDOW, 0, i, u32(2**31 - 65536))),
