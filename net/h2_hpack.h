@@ -69,6 +69,7 @@ struct hpack_in {
     struct hpack_memo *memo[HPACK_MEMO];
     unsigned next;       /* the one to replace */
     uint64_t n_inserted; /* since the connection began */
+    bool no_bombs;       /* however far over the limits a block is: HPACK_OVER. Set by the owner */
 };
 
 enum hpack_result {
@@ -96,6 +97,12 @@ enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
                                  const struct h2_limits *limits, enum message_part part,
                                  const uint8_t *p, size_t len, struct hpack_list *ret_list);
 void hpack_in_done(struct hpack_list *list);
+/* Of a block that is too long to be kept, the next bytes: as far as they are whole fields these go
+ * by unseen, and the table follows. begun: it is not the first call for this block. Returns
+ * HPACK_OVER or what is wrong, *ret_used the bytes that are done with. */
+enum hpack_result hpack_in_pass(struct hpack_in *in, struct slab_pool *pool,
+                                const struct h2_limits *limits, bool begun, const uint8_t *p,
+                                size_t len, size_t *ret_used);
 
 /* ---- encoding ---- */
 

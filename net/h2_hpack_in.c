@@ -10,6 +10,7 @@
 #define RUN_MAX     512u /* longer runs are not remembered */
 #define BOMB_FACTOR 16u  /* x max_header_bytes decoded: nobody honest sends that */
 #define BOMB_FIELDS 1000u
+#define GIANT_BYTES 65536u /* the longest string that nghttp2 reads */
 
 struct hpack_memo {
     uint64_t n_inserted; /* the count at which run holds */
@@ -179,8 +180,8 @@ static void take_field(struct walk *w, const struct h2_field *field)
 
 static bool is_bomb(const struct walk *w)
 {
-    return w->n_seen > BOMB_FIELDS ||
-           w->list_bytes > (size_t)BOMB_FACTOR * w->limits->max_header_bytes;
+    return !w->in->no_bombs && (w->n_seen > BOMB_FIELDS ||
+                                w->list_bytes > (size_t)BOMB_FACTOR * w->limits->max_header_bytes);
 }
 
 /* A literal that touches no table and is not compressed stays where it lies: a request id, say.
@@ -217,6 +218,23 @@ static bool find_entry(struct walk *w, uint32_t index, struct h2_field *ret)
     return true;
 }
 
+/* One with so long strings, counted as they lie, is over every limit of ours, and over every table,
+ * as Huffman makes 30 bits of 8 at worst: inserted it leaves the table empty, RFC 7541 4.4. */
+static enum hpack_result take_giant(struct walk *w, const struct hpack_repr *r, const uint8_t *p,
+                                    size_t len)
+{
+    struct h2_field entry;
+
+    if (r->index > 0 && !find_entry(w, r->index, &entry))
+        return HPACK_BROKEN;
+    if (r->kind == HPACK_INSERT) {
+        w->in->n_inserted++;
+        hpack_table_add(&w->in->table, "", 0, (const char *)p, len);
+    }
+    count_field(w, len);
+    return HPACK_OK;
+}
+
 /* A literal whose strings are [p, end). */
 static enum hpack_result take_literal(struct walk *w, const struct hpack_repr *r, const uint8_t *p,
                                       const uint8_t *end)
@@ -226,6 +244,8 @@ static enum hpack_result take_literal(struct walk *w, const struct hpack_repr *r
     struct h2_field f = {.flags = r->kind == HPACK_LITERAL ? H2_FIELD_NO_INDEX : 0}, entry;
     nghttp2_nv nv;
 
+    if ((size_t)(end - p) > GIANT_BYTES)
+        return take_giant(w, r, p, (size_t)(end - p));
     if ((named && !find_entry(w, r->index, &entry)) ||
         !read_strings(w->pool, named, p, (size_t)(end - p), &nv))
         return HPACK_BROKEN;
@@ -330,6 +350,21 @@ enum hpack_result hpack_in_block(struct hpack_in *in, struct slab_pool *pool,
     ret_list->n = w.n;
     ret_list->message = w.message;
     return r;
+}
+
+enum hpack_result hpack_in_pass(struct hpack_in *in, struct slab_pool *pool,
+                                const struct h2_limits *limits, bool begun, const uint8_t *p,
+                                size_t len, size_t *ret_used)
+{
+    const uint8_t *const end = p + len, *at = p;
+    struct walk w = {.in = in, .pool = pool, .limits = limits, .n_seen = begun, .over = true};
+    enum hpack_result r = HPACK_OK;
+    struct hpack_repr repr;
+
+    while (r == HPACK_OK && hpack_repr_read(&repr, at, end) > 0)
+        r = take_one(&w, &at, end);
+    *ret_used = (size_t)(at - p);
+    return r == HPACK_OK ? HPACK_OVER : r;
 }
 
 void hpack_in_done(struct hpack_list *list)

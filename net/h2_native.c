@@ -116,6 +116,7 @@ static void native_start(struct h2 *h)
     n->conn_owed_most = l->conn_window / 2;
     n->shared = nstream_shared_get(h->pool);
     hpack_in_init(&n->hpack_in);
+    n->hpack_in.no_bombs = h->role == H2_CLIENT; /* a server's large block costs that call alone */
     hpack_out_init(&n->hpack_out, &n->shared->seen, h->pool);
     if (h->role == H2_CLIENT) {
         n->control = xrealloc(NULL, 1, n->cap_control = 128);

@@ -75,7 +75,8 @@ struct native {
     enum native_block block;
     uint32_t block_id;
     uint32_t n_continuations, n_empty_continuations;
-    bool block_end; /* END_STREAM was on HEADERS */
+    bool block_end;    /* END_STREAM was on HEADERS */
+    bool block_passes; /* it was too long to be kept: its first fields are decoded and dropped */
     uint32_t last_peer_id;
     uint32_t goaway_last_id; /* the peer's GOAWAY */
     uint32_t n_empty_data;   /* in a row */
@@ -159,6 +160,9 @@ void native_after_end_recv(struct native *n, struct nstream *s);
 /* HEADERS that is a whole block, remembered, and breaks no rule. False: nothing was changed. */
 bool native_take_plain_headers(struct native *n, const struct frame *f, const uint8_t *p);
 int native_on_headers(struct native *n, const struct frame *f, const uint8_t *p, size_t len);
+/* A server's block that is too long to be kept costs its call alone: drop the fields that are here.
+ */
+int native_shorten_block(struct native *n);
 int native_on_continuation(struct native *n, const struct frame *f, const uint8_t *p, size_t len);
 int native_on_priority(struct native *n, const struct frame *f, const uint8_t *p);
 int native_on_rst(struct native *n, const struct frame *f, const uint8_t *p);

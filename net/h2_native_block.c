@@ -176,33 +176,77 @@ static int deliver_block(struct native *n, uint32_t id, struct hpack_list *list,
     return 0;
 }
 
-/* The block is whole. It is decoded whatever becomes of it, or the table is lost: RFC 9113 4.3. */
-static int take_block(struct native *n, const uint8_t *p, size_t len)
+static struct nstream *stream_of_block(struct native *n)
+{
+    return n->block == BLOCK_OF_STREAM ? nstream_table_find(&n->table, n->block_id) : NULL;
+}
+
+/* The block has been decoded with r; list is there where that is HPACK_OK. s: stream_of_block. */
+static int settle_block(struct native *n, struct nstream *s, enum hpack_result r,
+                        struct hpack_list *list)
 {
     const enum native_block what = n->block;
     const uint32_t id = n->block_id;
-    struct nstream *s = what == BLOCK_OF_STREAM ? nstream_table_find(&n->table, id) : NULL;
     const bool wanted = what == BLOCK_REQUEST || s != NULL;
-    struct hpack_list list;
-    enum hpack_result r;
-    int err = 0;
 
     n->block = BLOCK_NONE;
-    r = hpack_in_block(&n->hpack_in, n->base.pool, &n->base.limits, part_of(n, s), p, len, &list);
     if (r == HPACK_BROKEN)
-        err = native_fail(n, H2_COMPRESSION_ERROR, "header block breaks HPACK");
-    else if (r == HPACK_BOMB)
-        err = native_calm(n, H2_FAULT_HEADERS, "header list far over the limit");
-    else if (what == BLOCK_REFUSED)
-        err = native_stream_broken(n, NULL, id, H2_REFUSED_STREAM);
-    else if (what == BLOCK_AFTER_RST)
-        err = native_stream_broken(n, NULL, id, H2_STREAM_CLOSED);
-    else if (wanted && r == HPACK_OVER) /* gRPC reads it as RESOURCE_EXHAUSTED */
-        err = native_stream_broken(n, s, id, H2_ENHANCE_YOUR_CALM);
-    else if (wanted)
-        err = deliver_block(n, id, &list, n->block_end);
+        return native_fail(n, H2_COMPRESSION_ERROR, "header block breaks HPACK");
+    if (r == HPACK_BOMB)
+        return native_calm(n, H2_FAULT_HEADERS, "header list far over the limit");
+    if (what == BLOCK_REFUSED)
+        return native_stream_broken(n, NULL, id, H2_REFUSED_STREAM);
+    if (what == BLOCK_AFTER_RST)
+        return native_stream_broken(n, NULL, id, H2_STREAM_CLOSED);
+    if (!wanted)
+        return 0;
+    if (r == HPACK_OVER) /* gRPC reads it as RESOURCE_EXHAUSTED */
+        return native_stream_broken(n, s, id, H2_ENHANCE_YOUR_CALM);
+    return deliver_block(n, id, list, n->block_end);
+}
+
+/* The block is whole. It is decoded whatever becomes of it, or the table is lost: RFC 9113 4.3. */
+static int take_block(struct native *n, const uint8_t *p, size_t len)
+{
+    struct nstream *s = stream_of_block(n);
+    struct hpack_list list;
+    const enum hpack_result r =
+        hpack_in_block(&n->hpack_in, n->base.pool, &n->base.limits, part_of(n, s), p, len, &list);
+    const int err = settle_block(n, s, r, &list);
+
     hpack_in_done(&list);
     return err;
+}
+
+/* Pass over what is there of the block. */
+static enum hpack_result pass_block(struct native *n)
+{
+    size_t used;
+    const enum hpack_result r = hpack_in_pass(&n->hpack_in, n->base.pool, &n->base.limits,
+                                              n->block_passes, n->part->data, n->n_block, &used);
+
+    n->block_passes = true;
+    n->n_block -= (uint32_t)used;
+    memmove(n->part->data, n->part->data + used, n->n_block);
+    return r;
+}
+
+int native_shorten_block(struct native *n)
+{
+    enum hpack_result r;
+
+    if (n->base.role == H2_SERVER || n->block == BLOCK_NONE)
+        return 0;
+    r = pass_block(n);
+    return r == HPACK_OVER ? 0 : settle_block(n, NULL, r, NULL);
+}
+
+/* The end of a block that was shortened. */
+static int end_block(struct native *n)
+{
+    const enum hpack_result r = pass_block(n);
+
+    return settle_block(n, stream_of_block(n), n->n_block > 0 ? HPACK_BROKEN : r, NULL);
 }
 
 /* Cut priority off HEADERS: five bytes that RFC 9113 5.3.2 has us ignore. */
@@ -263,6 +307,7 @@ int native_on_headers(struct native *n, const struct frame *f, const uint8_t *p,
     n->block_id = f->id;
     n->block_end = (f->flags & FRAME_END_STREAM) != 0;
     n->n_continuations = n->n_empty_continuations = 0;
+    n->block_passes = false;
     if ((f->flags & FRAME_END_HEADERS) != 0)
         return take_block(n, p, len);
     keep_fragment(n, p, len);
@@ -276,13 +321,13 @@ int native_on_continuation(struct native *n, const struct frame *f, const uint8_
 
     if (len == 0 && ++n->n_empty_continuations > MAX_EMPTY_CONTS)
         return native_calm(n, H2_FAULT_HEADERS, "empty CONTINUATION frames");
-    if (++n->n_continuations > frames &&
-        (n->n_block + len > SHORT_BLOCK_BYTES || n->n_continuations > SHORT_FACTOR * frames))
+    if (++n->n_continuations > frames && (n->block_passes || n->n_block + len > SHORT_BLOCK_BYTES ||
+                                          n->n_continuations > SHORT_FACTOR * frames))
         return native_calm(n, H2_FAULT_HEADERS, "header block has no end");
     keep_fragment(n, p, len);
     if ((f->flags & FRAME_END_HEADERS) == 0)
         return 0;
-    err = take_block(n, n->part->data, n->n_block);
+    err = n->block_passes ? end_block(n) : take_block(n, n->part->data, n->n_block);
     native_drop_part(n);
     return err;
 }

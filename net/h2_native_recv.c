@@ -270,6 +270,8 @@ static int begin_frame(struct native *n)
         n->in = IN_SKIP;
         return native_pay_frame(n, COST_LIGHT);
     }
+    if (n->n_block + f->len > MAX_WHOLE_BYTES && native_shorten_block(n) != 0)
+        return -EPROTO;
     if (n->n_block + f->len > MAX_WHOLE_BYTES)
         return native_calm(n, H2_FAULT_HEADERS, "frame or header block has no end");
     n->in = IN_PART;

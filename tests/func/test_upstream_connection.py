@@ -379,14 +379,23 @@ def test_a_server_that_speaks_something_else(programs, tmp_path, scripted, engin
 
 # ---- one call's trouble is nobody else's (case U14) ----
 
-@pytest.mark.parametrize("size", [20000, 60000, 120000])
-def test_a_huge_block_costs_one_call_of_ten(programs, scripted, tmp_path, engine, size):
+BLOCKS = {  # each literal with incremental indexing and over the table, so that it empties it (RFC 7541 4.4), but for the last two
+    "20 KB": [("x", "v" * 20000)], "60 KB": [("x", "v" * 30000)] * 2, "120 KB": [("x", "v" * 30000)] * 4, "300 KB": [("x", "v" * 30000)] * 10,
+    "900 KB": [("x", "v" * 30000)] * 30, "a value of 65,536": [("x", "v" * 65536)], "a value of 65,537": [("x", "v" * 65537)],
+    "a value of 120,000": [("a", "b"), ("x", "v" * 120000), ("a", "b"), ("a", "c")], "a name of 70,000": [("x" * 70000, "v"), ("a", "b")],
+    "1,500 fields": [(f"x{i}", "v") for i in range(1500)], "80,000 times an entry": [("a", "b" * 4000)] * 80000}
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_huge_block_costs_one_call_of_ten(programs, scripted, tmp_path, engine, block):
     from upstream_rows import RESPONSE, split_block
+    if engine == "session" and block in ("a value of 65,537", "a value of 120,000", "a name of 70,000"):
+        pytest.skip("nghttp2's sessions end the connection: docs/upstreams.md")
 
     class Huge(frames.Replica):
         def on_request(self, stream):
             if stream.messages[0] == b"huge":
-                split_block([*RESPONSE, ("grpc-status", "0"), *[("x", "v" * min(size, 30000))] * max(1, size // 30000)], end=True)(stream)
+                split_block([*RESPONSE, ("grpc-status", "0"), *BLOCKS[block]], end=True)(stream)
             else:
                 self.waiting.append(stream)
 
