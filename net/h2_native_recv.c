@@ -157,11 +157,10 @@ static int begin_data(struct native *n)
     }
     if ((f->flags & FRAME_PADDED) != 0 && f->len == 0)
         return native_fail(n, H2_FRAME_SIZE_ERROR, "DATA too short for its padding");
-    if (s == NULL) {
-        if ((f->flags & FRAME_PADDED) != 0)
-            n->in = IN_PAD_LEN; /* dropped, but not unread */
+    if ((f->flags & FRAME_PADDED) != 0)
+        n->in = IN_PAD_LEN; /* also of DATA that is dropped: RFC 9113 6.1 */
+    if (s == NULL)
         return data_on_closed(n, f->id);
-    }
     if (nstream_recv_ended(s))
         return native_fail(n, H2_STREAM_CLOSED, "DATA after END_STREAM");
     if (n->base.role == H2_CLIENT && (s->flags & STREAM_RESPONDED) == 0) {
@@ -172,11 +171,7 @@ static int begin_data(struct native *n)
     if ((uint64_t)s->recv_used + f->len > n->recv_window)
         return native_stream_broken(n, s, f->id, H2_FLOW_CONTROL_ERROR);
     s->recv_used += f->len;
-    if ((f->flags & FRAME_PADDED) != 0) {
-        n->in = IN_PAD_LEN;
-        return 0;
-    }
-    return judge_payload(n, s, f->len);
+    return n->in == IN_PAD_LEN ? 0 : judge_payload(n, s, f->len);
 }
 
 static int take_pad_len(struct native *n, uint8_t pad)

@@ -41,9 +41,6 @@ static const struct difference differences[] = {
     {"session", "window_size_increment == 0", true, "as the next but one"},
     {"session", "Too many CONTINUATION", false,
      "nghttp2 takes 8; a block that comes byte by byte is no attack"},
-    {"session", "DATA: invalid padding", true,
-     "RFC 9113 6.1: of two faults of one frame, before response headers and padding, we see the "
-     "first"},
     {"session", "NO_RFC7540_PRIORITIES cannot be changed", false, "RFC 9218 2.1: MAY"},
     {"session", "GOAWAY: invalid last_stream_id", false,
      "RFC 9113 6.8 asks for no parity, and 2^31-1 is what it recommends"},
