@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 import time
+import zlib
 
 import frames
 import penstock
@@ -712,6 +713,33 @@ def test_b16_protobuf_bombs(programs, scripted, tmp_path):
         assert client.wait(call).status not in (None, 0)
         client.close()
     assert gateway.rss_mib() - before < 64
+
+
+def test_b15_a_compressed_bomb_is_inflated_no_further_than_its_name(programs, scripted, tmp_path):
+    """64 MiB of zeros in 64 KiB of gzip, the name in front or nowhere: it passes as it came or is refused, and memory stays."""
+    class Judge(frames.Replica):
+        def on_request(self, stream):
+            stream.respond(status=ABORTED)
+
+    replica, infer = scripted(Judge()), "/inference.GRPCInferenceService/ModelInfer"
+    models = {"one": {"protocol": "kserve", "endpoints": [replica.address], "versions": {"1": {}}}}
+    gateway = penstock.gateway(programs, tmp_path, models)
+    before = gateway.rss_mib()
+    for name, status in ((b"\x0a\x03one\x12\x011", ABORTED), (b"", 3)):  # ModelInferRequest: model_name 1, model_version 2
+        packer = zlib.compressobj(9, wbits=31)
+        bomb = packer.compress(name + b"\x3a\x80\x80\x80\x20")  # field 7, raw_input_contents, of 2^26 bytes
+        bomb += b"".join(packer.compress(bytes(MIB)) for _ in range(64)) + packer.flush()
+        client = frames.Client(gateway.grpc)
+        client.wait_frame(SettingsFrame)
+        call = client.open(infer, fields=fields({":path": infer}, [("grpc-encoding", "gzip")]))
+        client.upload(call, frames.grpc_message(bomb, 1), end_stream=True)
+        client.wait(call)
+        client.close()
+        assert call.status == status, call.message
+        if name:
+            assert replica.requests[-1].messages == [bomb]
+    assert "inflated" in call.message
+    assert gateway.rss_mib() - before < 32
 
 
 @pytest.mark.parametrize("sent", [

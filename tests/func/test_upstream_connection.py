@@ -10,7 +10,7 @@ import time
 import frames
 import penstock
 import pytest
-from hyperframe.frame import GoAwayFrame, RstStreamFrame, SettingsFrame, WindowUpdateFrame
+from hyperframe.frame import GoAwayFrame, PingFrame, PushPromiseFrame, RstStreamFrame, SettingsFrame, WindowUpdateFrame
 
 ENGINES = ["native", "session"]
 ECHO = "/test.Echo/Unary"
@@ -471,3 +471,99 @@ def test_data_frames_are_not_larger_than_the_replica_allows(programs, scripted, 
     client.upload(stream, frames.grpc_message(bytes(300000)), end_stream=True)
     client.wait(stream)
     assert stream.status == 0 and replica.largest <= 16384
+
+
+# ---- resets of most calls, pushes, storms (cases U1, U15, U17) ----
+
+class Sick(frames.Replica):
+    """Resets every call with this code."""
+    code = 8  # CANCEL
+
+    def on_request(self, stream):
+        stream.send_reset(self.code)
+
+
+def calls_at(replica):
+    return [s for s in replica.requests if not s.is_probe]
+
+
+@pytest.mark.parametrize("code, tried_again", [(2, False), (8, False), (7, True)], ids=["INTERNAL_ERROR", "CANCEL", "REFUSED_STREAM"])
+def test_u1_a_replica_that_resets_all_calls_loses_its_connection(programs, scripted, tmp_path, engine, code, tried_again):
+    """Over half of 20 streams of a second: the connection is left for another. Only what was never processed is tried again:
+    every other call began once, whatever became of it."""
+    sick, well = scripted(Sick()), scripted(frames.Replica())
+    sick.code = code
+    gateway = start(programs, tmp_path, [sick, well], engine=engine)
+    client = frames.Client(gateway.grpc)
+    n = 200
+    streams = client.wait(*(client.request(ECHO, b"x%d" % i) for i in range(n)))
+    assert all(s.status is not None for s in streams)
+    began = [bytes(s.body) for r in (sick, well) for s in calls_at(r)]
+    if tried_again:
+        assert [s.status for s in streams] == [0] * n, [s.message for s in streams if s.status]
+    else:
+        assert len(began) == len(set(began)) == n  # none was sent twice
+        assert sum(s.status == 0 for s in streams) == len(calls_at(well)) > 0
+    again = [echo(client, b"y%d" % i) for i in range(50)]
+    assert sum(s.status == 0 for s in again) >= 25
+    assert len(calls_at(sick)) >= 20
+    penstock.wait_for(lambda: calls_at(sick)[0].conn.closed, what="the gateway to leave that connection")
+    client.close()
+
+
+def test_u15_pushes_are_refused_before_a_replica_can_begin(programs, scripted, tmp_path, engine):
+    """RFC 9113 8.4: ENABLE_PUSH 0 in the first SETTINGS; a PUSH_PROMISE after it ends the connection, and the next call has a new one."""
+    class Pushes(frames.Replica):
+        pushed = 0
+
+        def on_request(self, stream):
+            if stream.messages == [b"push"]:
+                promise = stream.conn.encoder.encode([(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/")])
+                stream.conn.send(PushPromiseFrame(stream.id, promised_stream_id=2, data=promise, flags=["END_HEADERS"]))
+            else:
+                stream.respond(*stream.messages)
+
+    replica = scripted(Pushes())
+    gateway = start(programs, tmp_path, [replica], engine=engine)
+    client = frames.Client(gateway.grpc)
+    assert echo(client).status == 0
+    first = calls_at(replica)[0].conn
+    assert first.peer_settings[SettingsFrame.ENABLE_PUSH] == 0
+    assert echo(client, b"push").status == UNAVAILABLE
+    assert echo(client).status == 0
+    assert calls_at(replica)[-1].conn is not first
+    client.close()
+
+
+STORMS = {  # of a replica, beside its answers
+    "PING": PingFrame(0, b"12345678").serialize() * 20000,
+    "SETTINGS": SettingsFrame(0).serialize() * 20000,
+    "WINDOW_UPDATE": WindowUpdateFrame(0, 1).serialize() * 100000,
+    "unknown frames": bytes([0, 0, 0, 0xfe, 0]) + bytes(4),
+}
+STORMS["unknown frames"] *= 100000
+
+
+@pytest.mark.parametrize("name", STORMS)
+def test_u17_a_storm_costs_its_connection_and_nobody_else(programs, scripted, tmp_path, engine, name):
+    class Storms(frames.Replica):
+        def on_request(self, stream):
+            try:
+                stream.conn.send(STORMS[name])
+            except OSError:
+                pass  # the gateway has had enough
+
+    bad, good = scripted(Storms()), scripted(frames.Replica())
+    gateway = penstock.gateway(programs, tmp_path, {
+        service: {"protocol": "grpc", "dialect": "plain", "services": ["test." + service], "endpoints": [replica.address], "limits": {"idempotent": False}}
+        for service, replica in (("Bad", bad), ("Echo", good))}, engine=engine)
+    penstock.wait_for(lambda: gateway.http("/readyz")[0] == 200, 20, "the gateway ready")
+    before = gateway.rss_mib()
+    client, other = frames.Client(gateway.grpc), frames.Client(gateway.grpc)
+    stormy = client.request("/test.Bad/Unary", b"x")
+    assert all(echo(other).status == 0 for _ in range(20))
+    client.wait(stormy)
+    assert stormy.status == UNAVAILABLE, stormy.message
+    assert gateway.rss_mib() - before < (64 if penstock.SANITIZED else 16)
+    client.close()
+    other.close()
