@@ -178,10 +178,12 @@ struct manifest_jobs *manifest_jobs_free(struct manifest_jobs *jobs)
 /* Our own: JSON that does not say a kind, and text that begins as JSON and is none. */
 static bool is_job_file(const char *text, size_t len)
 {
-    const size_t blank = strspn(text, " \t\r\n");
+    size_t blank = 0;
     struct json_doc *doc = NULL;
     bool is_ours = false;
 
+    while (blank < len && memchr(" \t\r\n", text[blank], 4) != NULL)
+        blank++;
     if (blank < len && text[blank] != '{' && text[blank] != '[')
         return false;
     doc = json_doc_parse(text, len, NULL);

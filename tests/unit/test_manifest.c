@@ -459,6 +459,19 @@ static void a_wrong_kubeflow_job_is_refused(void **state)
 
 /* ---- what a text holds ---- */
 
+/* No byte after its end is read: under ASan an array without a zero byte tells. */
+static void a_text_ends_where_its_length_says(void **state)
+{
+    static const char blanks[4] = {' ', '\n', ' ', ' '};
+    struct conf_problems problems;
+
+    (void)state;
+    conf_problems_init(&problems);
+    assert_null(manifest_load("job.yaml", blanks, sizeof(blanks), NULL, &problems));
+    assert_int_equal(problems.n, 1);
+    conf_problems_fini(&problems);
+}
+
 static void documents_and_our_own_files_are_told_apart(void **state)
 {
     struct manifest_jobs *jobs = load("---\n" HEAD "spec: {tasks: [{" POD "}]}\n---\n"
@@ -502,6 +515,7 @@ int main(void)
         cmocka_unit_test(a_tfjob_has_its_ps_as_services),
         cmocka_unit_test(a_master_or_a_launcher_leads),
         cmocka_unit_test(a_wrong_kubeflow_job_is_refused),
+        cmocka_unit_test(a_text_ends_where_its_length_says),
         cmocka_unit_test(documents_and_our_own_files_are_told_apart),
     };
 
