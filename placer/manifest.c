@@ -98,6 +98,8 @@ static void put_job(struct json_out *o, const struct manifest_job *job)
     if (job->min_available > 0)
         json_out_uint(o, "min_available", job->min_available);
     json_out_uint(o, "retries", job->retries);
+    if (job->max_run_s > 0)
+        json_out_uint(o, "max_run_s", job->max_run_s);
     json_out_array(o, "tasks");
     for (size_t i = 0; i < job->n_roles; i++)
         put_role(o, &job->roles[i]);

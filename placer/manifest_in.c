@@ -2,9 +2,12 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "conf/problem.h"
+#include "placer/task_topology.h"
 
 #define PATH_BYTES 256
 
@@ -188,6 +191,47 @@ void manifest_read_metadata(const struct manifest_in *in, struct yaml_value *doc
         manifest_problem(in, metadata != NULL ? metadata : doc, "has no name");
     manifest_any(doc, "apiVersion");
     manifest_any(doc, "kind");
+}
+
+void manifest_read_topology(const struct manifest_in *in, struct yaml_value *doc,
+                            const struct manifest_job *job)
+{
+    struct yaml_value *const annotations =
+        manifest_map(in, manifest_map(in, doc, "metadata"), "annotations");
+    const char *const affinity =
+        manifest_str(in, annotations, "volcano.sh/task-topology-affinity", "");
+    const char *const anti =
+        manifest_str(in, annotations, "volcano.sh/task-topology-anti-affinity", "");
+    const char *const order =
+        manifest_str(in, annotations, "volcano.sh/task-topology-task-order", "");
+    struct task_topology_role roles[MANIFEST_ROLES_MAX];
+    struct task_topology topology;
+    uint32_t *buckets = NULL;
+    size_t n_tasks = 0;
+    struct err err;
+
+    if (affinity[0] == '\0' && anti[0] == '\0' && order[0] == '\0')
+        return;
+    for (size_t i = 0; i < job->n_roles; i++) {
+        const struct manifest_role *const role = &job->roles[i];
+
+        if (role->role == NULL)
+            return;
+        roles[i] = (struct task_topology_role){
+            role->role, role->count, role->gpu_milli > 0 ? role->gpu_milli : role->cpu_milli};
+        n_tasks += role->count;
+    }
+    if (task_topology_parse(&topology, roles, job->n_roles, affinity, anti, order, &err) < 0) {
+        manifest_problem(in, annotations, "task topology: %s", err.text);
+        return;
+    }
+    if (n_tasks > MANIFEST_TASKS_MAX)
+        return; /* refused as a job file */
+    buckets = xcalloc(n_tasks + 1, sizeof(*buckets));
+    manifest_not_done(in, annotations,
+                      "its %zu buckets of tasks that want to be together are not kept together",
+                      task_topology_buckets(&topology, roles, buckets));
+    free(buckets);
 }
 
 uint32_t manifest_priority(const struct manifest_in *in, const struct yaml_value *where,

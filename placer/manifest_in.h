@@ -83,7 +83,7 @@ struct manifest_role {
 };
 struct manifest_job {
     const char *name, *queue;
-    uint32_t priority, retries, min_available;
+    uint32_t priority, retries, min_available, max_run_s;
     struct manifest_role roles[MANIFEST_ROLES_MAX];
     size_t n_roles;
 };
@@ -99,6 +99,11 @@ void manifest_read_pod(const struct manifest_in *in, struct yaml_value *doc,
 /* A priority class by its name (or a number); where: the field, for messages. */
 uint32_t manifest_priority(const struct manifest_in *in, const struct yaml_value *where,
                            const char *name);
+
+/* The task-topology annotations of Volcano, once the roles are read: names that are no role are a
+ * problem; the buckets are counted and not done yet. */
+void manifest_read_topology(const struct manifest_in *in, struct yaml_value *doc,
+                            const struct manifest_job *job);
 
 /* One per kind. */
 void manifest_read_volcano(const struct manifest_in *in, struct yaml_value *doc,

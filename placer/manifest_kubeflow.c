@@ -10,6 +10,7 @@
 
 #define RETRIES_DFLT 6 /* backoffLimit, as of a Kubernetes Job */
 #define RETRIES_MAX  1000
+#define RUN_S_MAX    31536000 /* as max_run_s of job files */
 #define SECONDS_MAX  0x7fffffffu
 
 /* In the order of ranks: the one that others ask for its address is rank 0. */
@@ -246,8 +247,7 @@ static void read_policy(const struct manifest_in *in, struct yaml_value *doc,
     if (manifest_bool(in, policy, "suspend", false))
         manifest_problem(in, yaml_member(policy, "suspend"),
                          "a job can't be submitted suspended: submit it when it may start");
-    (void)manifest_uint(in, policy, "activeDeadlineSeconds", 1, SECONDS_MAX, 1);
-    manifest_later(in, policy, "activeDeadlineSeconds", "a job runs until it ends or is cancelled");
+    job->max_run_s = manifest_uint(in, policy, "activeDeadlineSeconds", 1, RUN_S_MAX, 0);
     (void)manifest_uint(in, policy, "ttlSecondsAfterFinished", 0, SECONDS_MAX, 0);
     manifest_later(in, policy, "ttlSecondsAfterFinished", "the last 200 jobs that ended are kept");
     read_scheduling(in, doc, policy, job);
@@ -267,6 +267,7 @@ void manifest_read_kubeflow(const struct manifest_in *in, struct yaml_value *doc
     }
     read_roles(in, doc, kind, specs, job, &types);
     mark_services(in, kind, spec, types, job);
+    manifest_read_topology(in, doc, job);
     if (kind->is_torch)
         read_elastic(in, spec, job);
     read_policy(in, doc, spec, job);

@@ -268,6 +268,7 @@ void manifest_read_volcano(const struct manifest_in *in, struct yaml_value *doc,
                           "CompleteJob on TaskCompleted for the whole job: it ends when every task "
                           "has succeeded");
     mark_services(in, job, completes);
+    manifest_read_topology(in, doc, job);
     set_minimums(in, spec, job);
     job->retries = retries(job, p, max_retry);
 }

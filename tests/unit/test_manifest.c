@@ -239,6 +239,24 @@ static void wrong_types_are_refused_with_line_and_path(void **state)
     REFUSED("a: [\n", "job.yaml: line 2 column 1: ");
 }
 
+static void task_topology_is_read_and_listed(void **state)
+{
+#define TOPOLOGY(affinity)                                                                         \
+    "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata:\n  name: j\n  annotations:\n"     \
+    "    volcano.sh/task-topology-affinity: '" affinity "'\n"                                      \
+    "    volcano.sh/task-topology-anti-affinity: ps\n"                                             \
+    "spec:\n  tasks:\n  - {name: ps, replicas: 2, " POD "}\n  - {name: worker, replicas: 4, " POD  \
+    "}\n"
+    struct manifest_jobs *const jobs = load(TOPOLOGY("ps,worker"));
+
+    (void)state;
+    warns(jobs, "job.yaml:6: not done yet: metadata.annotations: its 2 buckets of tasks");
+    manifest_jobs_free(jobs);
+    REFUSED(TOPOLOGY("ps,boss"),
+            "job.yaml:6: metadata.annotations: task topology: \"boss\" is not a task of this job");
+#undef TOPOLOGY
+}
+
 /* ---- amounts and cards ---- */
 
 static struct manifest_jobs *with_resources(const char *limits, const char *annotations,
@@ -383,7 +401,7 @@ static void a_tfjob_has_its_ps_as_services(void **state)
     assert_int_equal(spec->roles[1].n_command, 4);
     assert_string_equal(spec->roles[1].command[1], "train.py");
     assert_int_equal(spec->roles[1].gpu.milli, 1000);
-    warns(jobs, "job.yaml:8: not done yet: spec.runPolicy.activeDeadlineSeconds: ");
+    assert_int_equal(spec->max_run_s, 86400);
     warns(jobs, "not done yet: spec.tfReplicaSpecs.Worker: worker 0 does not end the job alone");
     warns(jobs, "job.yaml:18: not done yet: "
                 "spec.tfReplicaSpecs.Worker.template.spec.containers[0]: one command");
@@ -509,6 +527,7 @@ int main(void)
         cmocka_unit_test(minimums_of_tasks_hold_when_the_job_s_covers_them),
         cmocka_unit_test(retries_follow_policies_and_restart_policy),
         cmocka_unit_test(wrong_types_are_refused_with_line_and_path),
+        cmocka_unit_test(task_topology_is_read_and_listed),
         cmocka_unit_test(cards_of_every_scheduler_are_read),
         cmocka_unit_test(models_come_from_the_annotation),
         cmocka_unit_test(amounts_that_are_none_are_refused),
