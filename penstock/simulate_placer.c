@@ -21,7 +21,7 @@ static const uint32_t alloc_pcts[] = {100, 130}; /* shares of cards asked for th
 static const uint32_t frag_pcts[] = {20, 50, 80};
 
 struct placer_args {
-    const char *nodes, *pods, *policies, *seeds, *log;
+    const char *nodes, *pods, *policies, *seeds, *log, *replay;
     bool json;
 };
 
@@ -235,6 +235,20 @@ static void run_all(const struct openb *o, const struct openb_policy *const *pol
         fputs("\r\x1b[K", stderr);
 }
 
+static int replay(const struct openb *o, const char *path)
+{
+    struct openb_replayed counts;
+    struct err err;
+
+    if (openb_replay(o, path, &counts, &err) != 0) {
+        fprintf(stderr, "penstock simulate placer: %s\n", err.text);
+        return EX_CONFIG;
+    }
+    printf("ok: %" PRIu64 " runs, %" PRIu64 " placed, %" PRIu64 " dropped\n", counts.n_runs,
+           counts.n_placed, counts.n_dropped);
+    return EXIT_SUCCESS;
+}
+
 static int simulate(const struct args_spec *spec, const struct placer_args *a)
 {
     const struct openb_policy *policies[MAX_POLICIES];
@@ -258,6 +272,11 @@ static int simulate(const struct args_spec *spec, const struct placer_args *a)
         fprintf(stderr, "penstock simulate placer: %s\n", err.text);
         openb_free(&o);
         return EX_CONFIG;
+    }
+    if (a->replay != NULL) {
+        r = replay(&o, a->replay);
+        openb_free(&o);
+        return r;
     }
     if (a->log != NULL && (log = fopen(a->log, "we")) == NULL) {
         fprintf(stderr, "penstock simulate placer: --log %s: %s\n", a->log, strerror(errno));
@@ -290,6 +309,8 @@ int simulate_placer(int argc, char **argv)
                 "random, bestfit, fgd, penstock; default all of them"),
         ARG_STR("seeds", "LIST", &a.seeds, "42, 42,43 or 42:51 (default)"),
         ARG_STR("log", "FILE", &a.log, "write every decision there, one a line"),
+        ARG_STR("replay", "FILE", &a.replay,
+                "check such a file instead: each decision has room, deciding anew agrees"),
         ARG_FLAG("json", &a.json, "print JSON"),
         ARG_END,
     };

@@ -70,11 +70,24 @@ struct openb_bin {
 struct openb_result {
     struct openb_bin bins[OPENB_BINS];
     uint64_t n_decisions, n_dropped;
-    uint64_t state_hash; /* of all nodes at the end */
+    uint64_t state_hash; /* of all nodes at the end, in the file's order */
 };
 
 /* One run. on_decision: NULL: not wanted. */
 void openb_run(const struct openb *o, const struct openb_policy *policy, uint64_t seed,
                openb_decision_fn on_decision, void *arg, struct openb_result *ret);
+
+/* A hash of what is free on all nodes. at: the pack's node for each of the file's; NULL: the same.
+ */
+uint64_t openb_state_hash(const struct pack *p, const uint32_t *at);
+
+/* The log of a run, policy,seed,arrival,task,node,cards, taken again from empty nodes: each
+ * placement must have room, and deciding anew must make as many decisions and leave the same nodes.
+ * 0, or -errno with err filled: the file, line and value, or the run that differs. */
+struct openb_replayed {
+    uint64_t n_runs, n_placed, n_dropped;
+};
+int openb_replay(const struct openb *o, const char *path, struct openb_replayed *ret,
+                 struct err *err);
 
 #endif

@@ -158,17 +158,30 @@ static bool pick_random(struct run *run, const struct shape *s, struct pack_spot
     return true;
 }
 
-static uint64_t state_hash(const struct pack *p)
+uint64_t openb_state_hash(const struct pack *p, const uint32_t *at)
 {
     uint64_t hash = 0;
 
     for (uint32_t i = 0; i < p->n_nodes; i++) {
-        const struct pack_node *const n = &p->nodes[i];
+        const struct pack_node *const n = &p->nodes[at != NULL ? at[i] : i];
         const uint32_t figures[] = {n->free_cpu_milli, n->free_memory_mib, n->n_tasks};
 
         hash = hash_bytes(figures, sizeof(figures), hash);
         hash = hash_bytes(n->free_milli, sizeof(n->free_milli), hash);
     }
+    return hash;
+}
+
+static uint64_t hash_in_file_order(const struct run *run)
+{
+    uint32_t *const at = xcalloc(run->o->n_nodes, sizeof(*at));
+
+    for (uint32_t i = 0; i < run->o->n_nodes; i++)
+        at[run->node_of[i]] = i;
+
+    const uint64_t hash = openb_state_hash(&run->pack, at);
+
+    free(at);
     return hash;
 }
 
@@ -223,7 +236,7 @@ void openb_run(const struct openb *o, const struct openb_policy *policy, uint64_
         }
     }
     ret->n_decisions = run.n_arrivals;
-    ret->state_hash = state_hash(&run.pack);
+    ret->state_hash = hash_in_file_order(&run);
     for (size_t i = 0; i < OPENB_BINS; i++) {
         struct openb_bin *const bin = &ret->bins[i];
 

@@ -111,6 +111,20 @@ uint16_t pack_cards(const struct pack_node *n, const struct shape *s, uint32_t c
     return (uint16_t)cards;
 }
 
+bool pack_has_room(const struct pack *p, const struct shape *s, struct pack_spot spot)
+{
+    const struct pack_node *const n = &p->nodes[spot.node];
+
+    if ((uint32_t)__builtin_popcount(spot.cards) != s->n_cards || !pack_fits(n, s))
+        return false;
+    for (uint32_t cards = spot.cards, i; cards != 0; cards &= cards - 1) {
+        i = (uint32_t)__builtin_ctz(cards);
+        if (i >= n->n_cards || n->free_milli[i] < s->card_milli)
+            return false;
+    }
+    return true;
+}
+
 /* The node's figures have changed: what follows from them, and the log. */
 static void node_changed(struct pack *p, uint32_t node)
 {

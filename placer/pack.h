@@ -74,6 +74,9 @@ bool pack_fits(const struct pack_node *n, const struct shape *s);
  * share). As bits. */
 uint16_t pack_cards(const struct pack_node *n, const struct shape *s, uint32_t card);
 
+/* Whether just this spot is free for the shape. */
+bool pack_has_room(const struct pack *p, const struct shape *s, struct pack_spot spot);
+
 /* Take the spot (it must have room) or give it back (it must have been taken). */
 void pack_take(struct pack *p, const struct shape *s, struct pack_spot spot);
 void pack_release(struct pack *p, const struct shape *s, struct pack_spot spot);

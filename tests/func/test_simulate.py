@@ -82,6 +82,32 @@ def test_the_same_seed_makes_the_same_decisions(tmp_path):
         assert first != decisions(tmp_path, *flags, "--policy", policy, "--seeds", "8")
 
 
+def test_a_log_of_decisions_is_checked(tmp_path):
+    flags = write(tmp_path, "a,96000,9999,2,A\nb,64000,9999,2,B\n", "600,p0,1000,1,1,\n1000,p1,1000,1,2,\n400,p2,1000,1,1,A\n")
+    log = tmp_path / "log.csv"
+    simulate(*flags, "--policy", "penstock,random", "--seeds", "7,8", "--log", log)
+    assert simulate(*flags, "--replay", log).startswith("ok: 4 runs, ")
+    head = "policy,seed,arrival,task,node,cards\n"
+    for lines, message in (
+            ("fgd,7,0,p0,a,1\nfgd,7,1,p1,a,3\n", 'log.csv:3: column "cards": "3" has no room for p1 on a'),
+            ("fgd,7,0,p0,a,3\n", '"3" has no room for p0 on a'), ("fgd,7,0,p0,a,4\n", '"4" has no room'), ("fgd,7,0,p2,b,1\n", '"1" has no room for p2 on b'),
+            ("fgd,7,0,p9,a,1\n", 'column "task": "p9" is no task of'), ("fgd,7,0,p0,c,1\n", 'column "node": "c" is no node of'),
+            ("fgd,7,1,p0,a,1\n", 'column "arrival": "1" is not a whole number from 0 to 0'), ("fgd,7,0,p0,a,x\n", "is not a hexadecimal number"),
+            ("best,7,0,p0,a,1\n", 'column "policy": "best" is no policy'), ("fgd,7,0,p0,a,1\n", "policy fgd, seed 7: has 1 decisions, deciding anew makes")):
+        log.write_text(head + lines)
+        assert message in simulate(*flags, "--replay", log, rc=78)
+    simulate(*flags, "--policy", "fgd", "--log", log)
+    text = log.read_text()
+    for line in text.splitlines()[1:]:
+        if ",p2,a," in line:  # one card of A for the other
+            wrong = line[:-1] + {"1": "2", "2": "1"}[line[-1]]
+            log.write_text(text.replace(line, wrong))
+            assert "has no room" in (said := simulate(*flags, "--replay", log, rc=78)) or "deciding anew leaves other nodes" in said
+            break
+    else:
+        raise AssertionError(text)
+
+
 @pytest.mark.parametrize("nodes, pods, message", [
     ("a,x,1,1,A\n", "", 'nodes.csv:2: column "cpu_milli": "x" is not a whole number from 0 to 4294967295'),
     ("a,1,1,17,A\n", "", 'nodes.csv:2: column "gpu": "17" is not a whole number from 0 to 16'),
