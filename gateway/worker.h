@@ -72,9 +72,8 @@ struct worker {
     bool is_shrunk;             /* they have them */
     uint32_t stream_window;     /* of clients' streams otherwise, at first */
     size_t memory_refuse_bytes; /* past it new calls make room or are refused */
-    bool shrunk;
-    size_t memory_bytes; /* of it; past it calls end and new ones are refused */
-    size_t call_bytes;   /* of calls themselves: their fields and short messages */
+    size_t memory_bytes;        /* of it; past it calls end and new ones are refused */
+    size_t call_bytes;          /* of calls themselves: their fields and short messages */
 
     struct h2_field *scratch; /* header fields of one request or response while it is sent */
     size_t scratch_cap;

@@ -24,6 +24,34 @@ static struct json_doc *ask(const struct args_spec *spec, struct ctl *ctl, const
     return doc;
 }
 
+typedef void (*row_fn)(struct ctl_table *t, const struct json_at *item);
+
+/* The verb that prints the list `member` of the answer, one call of row for each. Returns the exit
+ * status. */
+static int show_rows(const struct args_spec *spec, struct ctl *ctl, const char *path,
+                     const char *member, const char *const *heads, size_t n_heads, row_fn row,
+                     int argc, char **argv)
+{
+    struct ctl_table t;
+    int status = 0;
+
+    ctl_init(ctl);
+    struct json_doc *const doc = ask(spec, ctl, path, &argc, argv, &status);
+
+    if (doc == NULL)
+        return status;
+    const struct json_at *const items = json_at_member(json_doc_top(doc), member);
+
+    ctl_table_init(&t, n_heads);
+    for (size_t i = 0; i < n_heads; i++)
+        ctl_table_cell(&t, "%s", heads[i]);
+    for (size_t i = 0; i < json_at_n(items); i++)
+        row(&t, json_at_item(items, i));
+    ctl_table_print(&t);
+    json_doc_free(doc);
+    return status;
+}
+
 static void format_time(char dst[32], uint64_t wall_us)
 {
     const time_t s = (time_t)(wall_us / US_PER_S);
@@ -232,7 +260,6 @@ int verb_nodes(int argc, char **argv)
 {
     static const char *const heads[] = {"NODE", "FROM", "WHAT", "USED", "MEMORY USED"};
     struct ctl ctl;
-    struct ctl_table t;
     const struct arg options[] = {CTL_OPTIONS(&ctl), ARG_END};
     const struct args_spec spec = {
         .verb = "nodes",
@@ -240,23 +267,54 @@ int verb_nodes(int argc, char **argv)
         .about = "Nodes and cards, and how much of each is set aside.",
         .options = options,
     };
-    int status = 0;
 
-    ctl_init(&ctl);
-    struct json_doc *const doc = ask(&spec, &ctl, "/v1/nodes", &argc, argv, &status);
+    return show_rows(&spec, &ctl, "/v1/nodes", "nodes", heads, ARRAY_LEN(heads), node_rows, argc,
+                     argv);
+}
 
-    if (doc == NULL)
-        return status;
-    const struct json_at *const nodes = json_at_member(json_doc_top(doc), "nodes");
+/* ---- queues ---- */
 
-    ctl_table_init(&t, ARRAY_LEN(heads));
-    for (size_t i = 0; i < ARRAY_LEN(heads); i++)
-        ctl_table_cell(&t, "%s", heads[i]);
-    for (size_t i = 0; i < json_at_n(nodes); i++)
-        node_rows(&t, json_at_item(nodes, i));
-    ctl_table_print(&t);
-    json_doc_free(doc);
-    return status;
+/* Thousandths of cards as cards; "-" for none. */
+static void cards_cell(struct ctl_table *t, uint64_t milli)
+{
+    if (milli == 0)
+        ctl_table_cell(t, "-");
+    else
+        ctl_table_cell(t, "%" PRIu64 ".%03" PRIu64, milli / 1000, milli % 1000);
+}
+
+static void queue_row(struct ctl_table *t, const struct json_at *q)
+{
+    char wait[32];
+
+    ctl_print_age(wait, sizeof(wait), json_at_uint(q, "oldest_wait_us", 0));
+    ctl_table_cell(t, "%s", json_at_str(q, "queue", "?"));
+    ctl_table_cell(t, "%" PRIu64, json_at_uint(q, "weight", 0));
+    cards_cell(t, json_at_uint(q, "used_gpu_milli", 0));
+    cards_cell(t, json_at_uint(q, "gpu_milli_deserved", 0));
+    cards_cell(t, json_at_uint(q, "gpu_milli_cap", 0));
+    ctl_table_cell(t, "%" PRIu64, json_at_uint(q, "jobs_running", 0));
+    ctl_table_cell(t, "%" PRIu64, json_at_uint(q, "jobs_waiting", 0));
+    ctl_table_cell(t, "%" PRIu64, json_at_uint(q, "jobs_suspended", 0));
+    ctl_table_cell(t, "%s", json_at_uint(q, "jobs_waiting", 0) > 0 ? wait : "-");
+}
+
+int verb_queues(int argc, char **argv)
+{
+    static const char *const heads[] = {"QUEUE",   "WEIGHT",  "CARDS",     "DESERVED",    "CAP",
+                                        "RUNNING", "WAITING", "SUSPENDED", "LONGEST WAIT"};
+    struct ctl ctl;
+    const struct arg options[] = {CTL_OPTIONS(&ctl), ARG_END};
+    const struct args_spec spec = {
+        .verb = "queues",
+        .positional = "",
+        .about =
+            "Queues of batch jobs: cards that each holds, deserves and may hold, and its jobs.",
+        .options = options,
+    };
+
+    return show_rows(&spec, &ctl, "/v1/queues", "queues", heads, ARRAY_LEN(heads), queue_row, argc,
+                     argv);
 }
 
 /* ---- history ---- */

@@ -22,10 +22,10 @@ static const struct {
                                   TO(FAILED) | TO(CANCELLED)},
     [JOB_WAITING] = {"waiting", TO(QUEUED) | TO(STARTING) | TO(RETRYING) | TO(SUSPENDED) |
                                     TO(FAILED) | TO(CANCELLED)},
-    [JOB_STARTING] = {"starting", TO(RUNNING) | TO(STOPPING) | TO(RETRYING) | TO(SUCCEEDED) |
-                                      TO(CANCELLED) | TO(FAILED)},
-    [JOB_RUNNING] = {"running", TO(STARTING) | TO(STOPPING) | TO(RETRYING) | TO(SUCCEEDED) |
-                                    TO(CANCELLED) | TO(FAILED)},
+    [JOB_STARTING] = {"starting", TO(RUNNING) | TO(STOPPING) | TO(RETRYING) | TO(SUSPENDED) |
+                                      TO(SUCCEEDED) | TO(CANCELLED) | TO(FAILED)},
+    [JOB_RUNNING] = {"running", TO(STARTING) | TO(STOPPING) | TO(RETRYING) | TO(SUSPENDED) |
+                                    TO(SUCCEEDED) | TO(CANCELLED) | TO(FAILED)},
     [JOB_STOPPING] = {"stopping", TO(QUEUED) | TO(RETRYING) | TO(SUSPENDED) | TO(SUCCEEDED) |
                                       TO(FAILED) | TO(CANCELLED)},
     [JOB_RETRYING] = {"retrying", TO(QUEUED) | TO(SUSPENDED) | TO(CANCELLED)},
@@ -488,10 +488,8 @@ enum job_outcome job_suspend(struct job_book *book, const char *name, uint64_t n
     job_set_why(book, job, "suspended by an operator");
     if (job->state == JOB_STOPPING)
         job->ending = JOB_SUSPENDED;
-    else if (job_has_active(job))
-        job_stop(book, job, JOB_SUSPENDED, now_us);
     else
-        job_set_state(book, job, JOB_SUSPENDED, now_us);
+        job_stop(book, job, JOB_SUSPENDED, now_us);
     job->retry_us = 0;
     return JOB_OK;
 }
